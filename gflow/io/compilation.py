@@ -1,0 +1,60 @@
+"""The persistent compilation cache: what JAX compiled in one process is loaded, not compiled, in the next."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import os
+import platform
+import sys
+from pathlib import Path
+
+import platformdirs
+
+
+def cache_root() -> Path:
+    """gflow's cache folder: GFLOW_CACHE_DIR where it is set, else the user's cache folder."""
+    return Path(os.environ.get("GFLOW_CACHE_DIR") or platformdirs.user_cache_dir("gflow"))
+
+
+def compilation_folder() -> Path:
+    """The folder of compiled programs for this jaxlib on this processor.
+
+    Programs compiled for one processor may use instructions that another lacks, and a home folder may be shared.
+    """
+    processor = platform.machine()
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as stream:
+            processor += next((line for line in stream if line.startswith(("flags", "Features"))), "")
+    except OSError:
+        processor += platform.processor()
+    digest = hashlib.sha256(processor.encode()).hexdigest()[:8]
+    return cache_root() / "compiled" / f"jaxlib-{importlib.metadata.version('jaxlib')}-{digest}"
+
+
+def enable_compilation_cache() -> Path | None:
+    """Let JAX keep compiled programs in the user's cache folder; returns the folder, or None if it cannot be written.
+
+    Call it before the first compilation. A cache already chosen by JAX_COMPILATION_CACHE_DIR is left alone.
+    """
+    chosen = os.environ.get("JAX_COMPILATION_CACHE_DIR")
+    if chosen is not None:
+        return Path(chosen) if chosen else None
+    folder = compilation_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    if not os.access(folder, os.W_OK):
+        return None
+    settings = {
+        "jax_compilation_cache_dir": str(folder),
+        "jax_persistent_cache_min_compile_time_secs": 0.0,  # many small programs make up a cold start
+        "jax_persistent_cache_min_entry_size_bytes": -1,
+    }
+    if "jax" in sys.modules:
+        for name, value in settings.items():
+            sys.modules["jax"].config.update(name, value)
+    else:
+        os.environ.update({name.upper(): str(value) for name, value in settings.items()})
+    return folder
