@@ -20,7 +20,7 @@ _CHOICES = {
     "training": (("second-layer",), ("layerwise", "joint")),
     "evaluate": (("exact",), ("sampled",)),
     "model": (("induction",), ("markov",)),
-    "solver": (("auto", "explicit", "implicit"), ()),
+    "solver": (("auto", "tsit5", "dopri5", "dopri8", "kvaerno3", "kvaerno5", "kencarp5"), ()),
 }
 # limits by key: lowest, highest, is the lowest excluded, what the limit is about
 _LIMITS = {
@@ -181,11 +181,11 @@ def number(
     limit = f"{'>' if open_below else '>='} {lowest:g} and <= {highest:g}"
     if not math.isfinite(real):
         raise InputError(f"{key} = {_show(value)} is not a finite number; give a value {limit}")
-    if whole and not isinstance(value, int):
-        raise InputError(f"{key} = {_show(value)} is not a whole number; write it without a decimal point")
+    if whole and value != int(value):
+        raise InputError(f"{key} = {_show(value)} is not a whole number; give one {limit}")
     if real < lowest or real > highest or (open_below and real == lowest):
         raise InputError(f"{key} = {_show(value)} is out of range ({about}); give a value {limit}")
-    return value if whole else real
+    return int(value) if whole else real
 
 
 def _choice(key: str, value: Any) -> str:
@@ -250,7 +250,7 @@ def _show(value: Any) -> str:
 
 def _repr(value: Any) -> str:
     try:
-        return repr(value)
+        return f"{value:.15g}" if isinstance(value, float) else repr(value)
     except ValueError:  # an integer with more digits than Python is willing to print
         return "an integer of thousands of digits"
 

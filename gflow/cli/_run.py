@@ -1,0 +1,172 @@
+"""From a checked configuration to a finished run: the only part of the command line that computes."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from gflow.cli import _own
+from gflow.cli._output import Output
+from gflow.cli._signals import prompt_exit
+from gflow.config import FiniteTokens, IntegrateConfig
+
+TAIL = 1.0  # how far a run goes on after its last milestone, in units of that milestone's time: shows the convergence
+
+
+@dataclasses.dataclass
+class Run:
+    """A trajectory and what is known about it; the fields below `seconds` stay empty for a user's own loss."""
+
+    traj: Any
+    seconds: dict[str, float]
+    problem: Any = None
+    loss: Any = None
+    predictions: dict[str, Any] = dataclasses.field(default_factory=dict)
+    measured: dict[str, Any] = dataclasses.field(default_factory=dict)
+    plateau: float | None = None
+    error_bound: dict[str, float] | None = None
+
+
+def run(config: IntegrateConfig, output: Output, leave: Callable[[], None]) -> Run:
+    """Integrate what `config` describes; `leave` is called before a phase with nothing to save is cut short."""
+    return _run_own(config, output, leave) if config.loss else _run_induction(config, output, leave)
+
+
+def _run_induction(config: IntegrateConfig, output: Output, leave: Callable[[], None]) -> Run:
+    with prompt_exit(leave):
+        output.phase("loading JAX")
+        started = time.perf_counter()
+        import gflow
+
+        gflow.enable_compilation_cache()
+        law: Any = config.tokens
+        if isinstance(law, FiniteTokens):
+            law = gflow.tokens.finite(law.values, law.probabilities)
+        problem = gflow.InductionProblem(
+            L=config.L,
+            alpha_star=config.alpha_star,
+            w_star=config.w_star,
+            tokens=law,
+            d=config.d,
+            parametrization=config.parametrization,
+        )
+        params = problem.initial_params(config.sigma_init)
+        loading = time.perf_counter() - started
+        output.phase("tabulating the loss (kept for next time)")
+        started = time.perf_counter()
+        loss = problem.population_loss()
+        conditions = problem.milestones()
+        table = time.perf_counter() - started
+    traj, seconds = _solve(loss, params, conditions, config, output, leave)
+    return Run(traj, {"load": loading, "table": table, **seconds}, problem, loss)
+
+
+def compare(finished: Run, config: IntegrateConfig, output: Output) -> None:
+    """Fill in what theory says about the run, and what the run says about theory."""
+    if finished.problem is None:
+        return
+    output.phase("comparing with theory")
+    from gflow.theory import predictions
+
+    problem, loss = finished.problem, finished.loss
+    finished.predictions = predictions.predict(problem, loss, config.sigma_init)
+    finished.plateau = float(problem.plateau())
+    finished.measured = {"growth_rate": _growth_rate(finished.traj, problem, loss)}
+    finished.error_bound = _error_bound(finished.traj, loss)
+
+
+def _run_own(config: IntegrateConfig, output: Output, leave: Callable[[], None]) -> Run:
+    assert config.loss is not None
+    assert config.init is not None
+    with prompt_exit(leave):
+        values, tables = _own.load_init(config.init)
+        output.phase("loading JAX")
+        started = time.perf_counter()
+        import jax.numpy as jnp
+
+        import gflow
+
+        gflow.enable_compilation_cache()
+        params = {name: jnp.asarray(value) for name, value in values.items()}
+        function = _own.load_function(config.loss)
+        _own.check_loss(function, config.loss, params)
+        conditions = _own.conditions(function, tables)
+        loading = time.perf_counter() - started
+    traj, seconds = _solve(function, params, conditions, config, output, leave)
+    return Run(traj, {"load": loading, "table": 0.0, **seconds})
+
+
+def _solve(
+    loss: Any,
+    params: Any,
+    conditions: dict[str, Any],
+    config: IntegrateConfig,
+    output: Output,
+    leave: Callable[[], None],
+) -> tuple[Any, dict[str, float]]:
+    import gflow
+    from gflow.io.provenance import provenance
+
+    def told(news: dict[str, Any]) -> None:
+        something.set()
+        where = "" if news["block"] == "all" else f"{news['block']} "
+        found = f", {len(news['found'])} of {news['wanted']} milestones" if news["wanted"] else ""
+        output.progress(f"{where}t = {news['t']:.4g}, loss {news['loss']:.4g}, {news['steps']} steps{found}")
+
+    policy: dict[str, Any] = {"solver": config.solver, "rtol": config.rtol, "atol": config.atol, "t1": config.t1}
+    if config.max_steps is not None:
+        policy["max_steps"] = config.max_steps
+    output.phase("integrating")
+    started = time.perf_counter()
+    # until the driver has its first steps there is nothing to keep, and it may be compiling for seconds
+    with _compile_seconds() as compiled, prompt_exit(leave) as something:
+        traj = gflow.solve(
+            gflow.GradientFlow(loss),
+            params,
+            milestones=conditions,
+            tail=TAIL if config.t1 is None else 0.0,
+            estimate_error=True,
+            progress=told,
+            **policy,
+        )
+    wall = time.perf_counter() - started
+    traj.provenance.update(provenance(config.as_dict()))
+    return traj, {"compile": min(compiled[0], wall), "solve": max(wall - compiled[0], 0.0)}
+
+
+@contextlib.contextmanager
+def _compile_seconds() -> Iterator[list[float]]:
+    """A list of one number: the seconds that JAX spends tracing, lowering and compiling (or loading) in the block."""
+    import jax.monitoring
+
+    total = [0.0]
+
+    def listen(event: str, seconds: float, **_: Any) -> None:
+        if event.startswith("/jax/core/compile/"):
+            total[0] += seconds
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        yield total
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+
+
+def _growth_rate(traj: Any, problem: Any, loss: Any) -> float | None:
+    from gflow.theory import predictions
+
+    measure = getattr(predictions, "measured_growth_rate", None)
+    return None if measure is None else measure(traj, problem, loss)
+
+
+def _error_bound(traj: Any, loss: Any) -> dict[str, float]:
+    """Bound on the error of the loss along the run, absolute and as a fraction of the loss at the start."""
+    import jax
+    import numpy as np
+
+    bounds = np.asarray(jax.vmap(loss.error_bound)(traj.params))
+    absolute = float(np.max(bounds))
+    return {"loss_absolute": absolute, "loss_relative": absolute / float(traj.losses["total"][0])}

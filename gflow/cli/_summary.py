@@ -1,0 +1,100 @@
+"""A finished run as one JSON object, and as a table to read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+MEANING = {
+    "T_I": "4-gram loss at 1% of its start",
+    "T_o": "induction loss down to its plateau (+1%)",
+    "T_II": "induction loss leaves the plateau (99%)",
+    "T_III": "induction loss at 1% of the plateau",
+    "T_II_of_initial": "induction loss at 99% of its start",
+    "T_III_of_initial": "induction loss at 1% of its start",
+}
+
+
+def params_dict(params: Any, index: int | None = None) -> dict[str, Any]:
+    """Parameters by name; a p11 that is not there is infinite, which JSON spells "inf"."""
+    if isinstance(params, dict):
+        named = dict(params)
+    else:
+        named = {name: getattr(params, name) for name in vars(params)}
+    out: dict[str, Any] = {"p11": "inf"} if "p11" in named and named["p11"] is None else {}
+    for name, value in named.items():
+        if value is not None:
+            out[name] = value if index is None else value[index]
+    return out
+
+
+def milestones_dict(traj: Any) -> dict[str, Any]:
+    """Time by name, None for a level never crossed."""
+    return {name: found.time for name, found in traj.milestones.items()}
+
+
+def details_dict(traj: Any) -> dict[str, Any]:
+    """What is known about each milestone besides its time."""
+    return {
+        name: {"error": found.error, "status": found.status, "reason": found.reason, "level": found.level}
+        for name, found in traj.milestones.items()
+    }
+
+
+def stationary_dict(traj: Any) -> dict[str, Any]:
+    """The Hessian's verdict per block."""
+    return {
+        name: {
+            "kind": point.kind,
+            "time": point.time,
+            "eigenvalues": point.eigenvalues,
+            "escape_time": point.escape_time,
+            "note": point.note,
+        }
+        for name, point in traj.stationary.items()
+    }
+
+
+def losses_dict(traj: Any) -> dict[str, dict[str, float]]:
+    """First and last value of every part of the loss."""
+    return {name: {"initial": float(v[0]), "final": float(v[-1])} for name, v in traj.losses.items()}
+
+
+def milestone_table(traj: Any, predictions: dict[str, Any]) -> str:
+    """Name, meaning, measured time with its error, predicted time, measured / predicted."""
+    rows = [("milestone", "meaning", "measured", "+-", "predicted", "measured/predicted")]
+    for name, found in traj.milestones.items():
+        guess = predictions.get(name)
+        guess = guess if isinstance(guess, int | float) and math.isfinite(guess) else None
+        ratio = found.time / guess if found.time is not None and guess else None
+        meaning = MEANING.get(name) or found.condition or ""
+        measured = found.status.replace("_", " ") if found.time is None else f"{found.time:.7g}"
+        error = "-" if not found.error else f"{found.error:.1g}"
+        rows.append((name, meaning, measured, error, _number(guess, 5), _number(ratio, 4)))
+    return table(rows, left=2)
+
+
+def table(rows: Sequence[Sequence[str]], left: int) -> str:
+    """Aligned text; the first row is a heading, the first `left` columns are flush left, the rest flush right."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [c.ljust(w) if i < left else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))]
+        lines.append("  ".join(cells).rstrip())
+    lines.insert(1, "  ".join("-" * width for width in widths))
+    return "\n".join(lines)
+
+
+def losses_text(losses: dict[str, dict[str, float]]) -> str:
+    """One line per part of the loss: first value, plateau where there is one, last value."""
+    rows = [("loss", "start", "plateau", "end")]
+    for name, values in losses.items():
+        rows.append((name, *(_number(values.get(key), 6) for key in ("initial", "plateau", "final"))))
+    if all(row[2] == "-" for row in rows[1:]):
+        rows = [(row[0], row[1], row[3]) for row in rows]
+    return table(rows, left=1)
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:.{digits}g}"

@@ -1,0 +1,236 @@
+"""`gflow integrate`: one trajectory, its milestones beside the theory's, its file and its figure."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from cyclopts import Group, Parameter
+
+from gflow.cli import _run, _summary
+from gflow.cli._options import OUTPUT, Common
+from gflow.cli._output import Output
+from gflow.cli._signals import INTERRUPTED, unhurried
+from gflow.config import IntegrateConfig, read_toml, resolve
+from gflow.errors import GflowError
+from gflow.io.atomic import check_writable
+
+PROBLEM = Group("Problem", sort_key=10)
+SOLVER = Group("Solver", sort_key=20)
+OWN = Group("Your own loss", sort_key=30)
+
+
+def _flag(name: str, group: Group, text: str) -> Parameter:
+    return Parameter(name=name, group=group, help=text)
+
+
+def _whole(name: str, group: Group, text: str) -> Parameter:
+    """A whole number may be written 1e5; 2.5 is for the configuration to refuse, where cyclopts would round."""
+    return Parameter(name=name, group=group, help=text, converter=_number)
+
+
+def _number(type_: Any, tokens: Any) -> Any:
+    text = tokens[0].value
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
+def integrate(
+    *,
+    config: Annotated[str | None, _flag("--config", PROBLEM, "Settings from a TOML file; flags override it.")] = None,
+    L: Annotated[float | None, _flag("--L", PROBLEM, "Sequence length, real and >= 4. [default: 40]")] = None,
+    alpha_star: Annotated[
+        float | None,
+        _flag("--alpha-star", PROBLEM, "Weight of the 4-gram part against the induction part. [default: 1]"),
+    ] = None,
+    w_star: Annotated[
+        float | None, _flag("--w-star", PROBLEM, "Square root of the target's logit scale. [default: 0.49]")
+    ] = None,
+    sigma_init: Annotated[
+        float | None, _flag("--sigma-init", PROBLEM, "Initial value of every parameter. [default: 0.01]")
+    ] = None,
+    tokens: Annotated[
+        str | None,
+        _flag("--tokens", PROBLEM, "gaussian, rademacher or uniform (a finite law: in TOML). [default: gaussian]"),
+    ] = None,
+    d: Annotated[int | None, _whole("--d", PROBLEM, "Dimension of a token. [default: 1]")] = None,
+    parametrization: Annotated[
+        str | None, _flag("--parametrization", PROBLEM, "untied, tied or merged. [default: untied]")
+    ] = None,
+    training: Annotated[str | None, _flag("--training", PROBLEM, "What is trained. [default: second-layer]")] = None,
+    evaluate: Annotated[str | None, _flag("--evaluate", PROBLEM, "How the loss is evaluated. [default: exact]")] = None,
+    model: Annotated[str | None, _flag("--model", PROBLEM, "Which model. [default: induction]")] = None,
+    solver: Annotated[
+        str | None,
+        _flag("--solver", SOLVER, "auto, tsit5, dopri5, dopri8, kvaerno3, kvaerno5 or kencarp5. [default: auto]"),
+    ] = None,
+    rtol: Annotated[float | None, _flag("--rtol", SOLVER, "Relative tolerance of a step. [default: 1e-9]")] = None,
+    atol: Annotated[
+        float | None, _flag("--atol", SOLVER, "Absolute tolerance. [default: rtol times the initial values]")
+    ] = None,
+    t1: Annotated[float | None, _flag("--t1", SOLVER, "End exactly there. [default: after the last milestone]")] = None,
+    max_steps: Annotated[int | None, _whole("--max-steps", SOLVER, "Steps tried at most. [default: 1000000]")] = None,
+    seed: Annotated[
+        int | None, _whole("--seed", SOLVER, "Recorded; the exact loss uses no randomness. [default: 0]")
+    ] = None,
+    loss: Annotated[
+        str | None, _flag("--loss", OWN, "module:function, a pure JAX function of a dictionary of arrays.")
+    ] = None,
+    init: Annotated[
+        str | None, _flag("--init", OWN, "TOML file of initial values, with an optional [milestones].")
+    ] = None,
+    out: Annotated[str | None, _flag("--out", OUTPUT, "Save the trajectory (.nc, netCDF).")] = None,
+    plot: Annotated[str | None, _flag("--plot", OUTPUT, "Draw it (.png, .pdf or .svg).")] = None,
+    overwrite: Annotated[
+        bool | None, Parameter(name="--overwrite", negative="", group=OUTPUT, help="Replace existing outputs.")
+    ] = None,
+    common: Common = Common(),  # noqa: B008 - frozen
+) -> int:
+    """Integrate one gradient flow and find its milestones.
+
+    Without flags: L = 40, alpha* = 1, w* = 0.49, sigma_init = 0.01. Nothing is written unless --out or --plot names it.
+    """
+    flags = {
+        "L": L, "alpha_star": alpha_star, "w_star": w_star, "sigma_init": sigma_init, "tokens": tokens, "d": d,
+        "parametrization": parametrization, "training": training, "evaluate": evaluate, "model": model,
+        "solver": solver, "rtol": rtol, "atol": atol, "t1": t1, "max_steps": max_steps, "seed": seed,
+        "loss": loss, "init": init, "out": out, "plot": plot, "overwrite": overwrite or None,
+    }  # fmt: skip
+    settings = resolve(None if config is None else read_toml(config), flags, source=config or "")
+    for path in (settings.out, settings.plot):
+        if path is not None:
+            check_writable(path, settings.overwrite)
+    output = Output(json=common.json, quiet=common.quiet)
+    with output:
+        output.remark(_opening(settings))
+        finished = _run.run(settings, output, leave=lambda: _leave(output))
+        interrupted = finished.traj.status.value == "interrupted"
+        try:
+            if not interrupted:
+                _run.compare(finished, settings, output)
+        except KeyboardInterrupt:
+            interrupted = True
+        problems = _write(finished, settings, output, draw_too=not interrupted)
+    _report(finished, settings, output, problems)
+    if interrupted:
+        _say_interrupted(finished, settings, output, problems)
+        return INTERRUPTED
+    return 1 if problems or not finished.traj.status.ok else 0
+
+
+def _opening(settings: IntegrateConfig) -> str:
+    if settings.loss:
+        return f"gradient flow of {settings.loss} from {settings.init}"
+    law = settings.tokens if isinstance(settings.tokens, str) else f"{len(settings.tokens.values)}-valued"
+    return (
+        f"gradient flow of the induction head: L = {settings.L:g}, alpha* = {settings.alpha_star:g}, "
+        f"w* = {settings.w_star:g}, sigma_init = {settings.sigma_init:g}, {law} tokens"
+        f"{f' in {settings.d} dimensions' if settings.d > 1 else ''}, {settings.parametrization}"
+    )
+
+
+def _leave(output: Output) -> None:
+    """Last words before a phase with nothing to save is cut short."""
+    text = "interrupted; nothing was saved"
+    output.warn(text)
+    if output.json:
+        output.document({"status": "interrupted", "message": text, "exit_status": INTERRUPTED})
+
+
+def _write(finished: _run.Run, settings: IntegrateConfig, output: Output, draw_too: bool) -> dict[str, str]:
+    """Save and draw. Returns {path: what went wrong}, so that a failing figure does not cost the data."""
+    problems = {}
+    if settings.out is not None:
+        output.phase(f"saving {settings.out}")
+        with unhurried():
+            _attempt(problems, settings.out, lambda path: finished.traj.save(path, overwrite=settings.overwrite))
+    if settings.plot is not None and draw_too:
+        output.phase(f"drawing {settings.plot}")
+        from gflow.cli.plot import draw
+
+        _attempt(problems, settings.plot, lambda path: draw(finished.traj, path, settings.overwrite))
+    return problems
+
+
+def _attempt(problems: dict[str, str], path: str, write: Callable[[str], Any]) -> None:
+    try:
+        write(path)
+    except GflowError as error:
+        problems[path] = str(error)
+    except Exception as error:  # the results must be told whatever a file does
+        problems[path] = f"{path}: {type(error).__name__}: {' '.join(str(error).split())}"
+
+
+def _report(finished: _run.Run, settings: IntegrateConfig, output: Output, problems: dict[str, str]) -> None:
+    traj = finished.traj
+    losses = _summary.losses_dict(traj)
+    if finished.plateau is not None and "induction" in losses:
+        losses["induction"]["plateau"] = finished.plateau
+    if output.json:
+        output.document(_document(finished, settings, losses, problems))
+    else:
+        lines = ["", _summary.milestone_table(traj, finished.predictions)] if traj.milestones else [""]
+        lines += ["", _summary.losses_text(losses), *_remarks(finished, losses), ""]
+        lines.append(f"ended at t = {traj.t1_reached:.6g}: {traj.message}")
+        output.result("\n".join(lines))
+    for path in (settings.out, settings.plot):
+        if path is not None and path not in problems and os.path.exists(path):
+            output.remark(f"wrote {path}")
+    for problem in problems.values():
+        output.warn(problem)
+
+
+def _say_interrupted(finished: _run.Run, settings: IntegrateConfig, output: Output, problems: dict[str, str]) -> None:
+    reached = finished.traj.t1_reached
+    if settings.out is None:
+        output.warn(f"interrupted at t = {reached:.6g}; give --out to keep what is integrated")
+    elif settings.out not in problems:
+        output.warn(f"interrupted; the run up to t = {reached:.6g} is in {settings.out}")
+
+
+def _remarks(finished: _run.Run, losses: dict[str, dict[str, float]]) -> list[str]:
+    lines = []
+    if finished.plateau is not None:
+        start = losses["induction"]["initial"]
+        lines.append(f"the plateau lies at {100 * finished.plateau / start:.3g}% of the starting induction loss")
+    rate, measured = finished.predictions.get("growth_rate"), finished.measured.get("growth_rate")
+    if rate:
+        seen = "" if measured is None else f", measured {measured:.7g}"
+        lines.append(f"growth rate on the plateau: predicted {rate:.7g}{seen}")
+    seconds = finished.seconds
+    steps = finished.traj.stats
+    lines.append(
+        f"{steps['accepted']} steps, {steps['rejected']} rejected; table {seconds['table']:.2g} s, "
+        f"compilation {seconds['compile']:.2g} s, solve {seconds['solve']:.2g} s"
+    )
+    return lines
+
+
+def _document(
+    finished: _run.Run, settings: IntegrateConfig, losses: dict[str, dict[str, float]], problems: dict[str, str]
+) -> dict[str, Any]:
+    traj = finished.traj
+    return {
+        "status": traj.status.value,
+        "message": traj.message,
+        "config": settings.as_dict(),
+        "milestones": _summary.milestones_dict(traj),
+        "milestone_details": _summary.details_dict(traj),
+        "predictions": finished.predictions,
+        "measured": finished.measured,
+        "losses": losses,
+        "params": {
+            "initial": _summary.params_dict(traj.params, 0),
+            "final": _summary.params_dict(traj.params, -1),
+        },
+        "t1_reached": traj.t1_reached,
+        "stationary": _summary.stationary_dict(traj),
+        "error_bound": finished.error_bound,
+        "steps": {"accepted": traj.stats["accepted"], "rejected": traj.stats["rejected"]},
+        "seconds": finished.seconds,
+        "problems": list(problems.values()),
+        "provenance": {key: value for key, value in traj.provenance.items() if key != "config"},
+    }

@@ -1,0 +1,59 @@
+"""`gflow plot`: the figure of a saved run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from gflow.cli._options import OUTPUT, Common
+from gflow.cli._output import Output
+from gflow.cli._signals import prompt_exit
+from gflow.errors import InputError
+from gflow.io.atomic import atomic_path, check_writable
+
+SUFFIXES = (".png", ".pdf", ".svg")
+
+
+def plot(
+    run: Annotated[str, Parameter(help="A file written by gflow integrate --out.")],
+    *,
+    out: Annotated[str, Parameter(group=OUTPUT, help="The figure: .png, .pdf or .svg.")],
+    overwrite: Annotated[
+        bool, Parameter(negative="", show_default=False, group=OUTPUT, help="Replace the figure if it exists.")
+    ] = False,
+    common: Common = Common(),  # noqa: B008 - frozen
+) -> int:
+    """Draw a saved run."""
+    output = Output(json=common.json, quiet=common.quiet)
+    if Path(out).suffix.lower() not in SUFFIXES:
+        raise InputError(f"out = {out!r} must end in {' or '.join(SUFFIXES)}; for example 'run.pdf'")
+    check_writable(out, overwrite)
+    with output, prompt_exit(lambda: output.warn("interrupted; nothing was saved")):
+        output.phase(f"drawing {run}")
+        import gflow
+
+        draw(gflow.load(run), out, overwrite)
+    if common.json:
+        output.document({"status": "done", "run": run, "figure": out})
+    else:
+        output.result(f"figure: {out}")
+    return 0
+
+
+def draw(traj: object, path: str, overwrite: bool) -> None:
+    """Draw a trajectory to a file, whose suffix decides the format, without ever needing a display."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    from gflow.plots import flagship
+
+    figure = flagship(traj)
+    try:
+        with atomic_path(path, overwrite) as temporary:
+            figure.savefig(temporary, format=Path(path).suffix[1:].lower())
+    finally:
+        plt.close(figure)
