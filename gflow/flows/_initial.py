@@ -1,0 +1,144 @@
+"""From the caller's parameters to flat initial value problems, one per block."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PyTree
+
+from gflow.errors import InputError
+from gflow.flows._blocks import Block, leaf_mask
+from gflow.flows._charts import Coordinates
+from gflow.flows._clocks import PlainClock
+from gflow.flows._flow import GradientFlow
+from gflow.flows._problem import FlatProblem, Layout
+
+WHOLE = "all"  # the name of the only block of a loss that does not split
+
+
+def as_arrays(params: PyTree) -> PyTree:
+    """Numbers become arrays (floats in the default precision); arrays keep their precision."""
+
+    def convert(leaf: Any) -> Any:
+        if isinstance(leaf, bool | str) or callable(leaf):
+            return leaf
+        if isinstance(leaf, float | int):
+            return jnp.asarray(float(leaf))
+        return jnp.asarray(leaf) if isinstance(leaf, np.ndarray | np.generic | jax.Array) else leaf
+
+    return jax.tree.map(convert, params)
+
+
+def precision(params: PyTree) -> Any:
+    """The one floating point precision of the parameters; raises `InputError` when there is none, or several."""
+    kinds = {leaf.dtype.name for leaf in jax.tree.leaves(params) if eqx.is_inexact_array(leaf)}
+    if not kinds:
+        raise InputError("params: there is no floating point array among the initial parameters")
+    if len(kinds) > 1 or not kinds <= {"float32", "float64"}:
+        raise InputError(f"params: all parameters must be float32, or all float64; got {', '.join(sorted(kinds))}")
+    return jnp.dtype(kinds.pop())
+
+
+def check_finite(params: PyTree) -> None:
+    """Every initial value must be finite."""
+    for path, leaf in jax.tree.leaves_with_path(params):
+        if eqx.is_inexact_array(leaf) and not np.all(np.isfinite(np.asarray(leaf))):
+            raise InputError(f"params{jax.tree_util.keystr(path)}: the initial value is not finite: {leaf}")
+
+
+def check_loss(problem: FlatProblem, z0: jax.Array, name: str) -> None:
+    """The loss and its gradient at the start must be finite."""
+    shape = eqx.filter_eval_shape(problem.loss, problem.params(z0))
+    if not hasattr(shape, "shape") or shape.shape != ():
+        got = getattr(shape, "shape", type(shape).__name__)
+        raise InputError(f"loss: it must return one scalar, got {got}; return jnp.sum(...) or jnp.mean(...)")
+    if shape.dtype != z0.dtype:
+        raise InputError(
+            f"loss: it returns {shape.dtype} for {z0.dtype} parameters; cast its constants, or the parameters"
+        )
+    value, velocity = _value_and_velocity(problem, z0)
+    if not np.isfinite(value):
+        raise InputError(f"loss: its value at the initial parameters ({name}) is {value}, not a finite number")
+    if not np.all(np.isfinite(velocity)):
+        raise InputError(f"loss: its gradient at the initial parameters ({name}) is not finite: {np.asarray(velocity)}")
+
+
+@eqx.filter_jit
+def _value_and_velocity(problem: FlatProblem, z: jax.Array) -> tuple[jax.Array, jax.Array]:
+    return problem.loss_at(z), problem.velocity(z)
+
+
+def make_blocks(flow: GradientFlow) -> tuple[Block, ...]:
+    """The independent blocks of the flow: the loss's own, or one holding everything."""
+    blocks = getattr(flow.loss, "blocks", None)
+    if blocks is None or flow.chart is not None:
+        return (Block(WHOLE, where=lambda p: jax.tree.leaves(p), loss=flow.loss, clock=PlainClock()),)
+    return tuple(blocks())
+
+
+def flat_problem(
+    flow: GradientFlow, block: Block, params: PyTree, moves: PyTree, shown: PyTree, t0: Any, rtol: float, atol: Any
+) -> tuple[FlatProblem, jax.Array] | None:
+    """The block's initial value problem and z0; None when nothing in the block is trainable.
+
+    `moves` and `shown` are PyTrees of bools: the leaves that this block moves, and those it may see frozen.
+    """
+    moving, frozen = eqx.filter(params, moves), eqx.filter(params, shown)
+    if not jax.tree.leaves(moving):
+        return None
+    rates = jax.tree.map(lambda r, p: jnp.asarray(r, p.dtype), eqx.filter(flow.rate_tree(params), moves), moving)
+    x0 = moving if flow.chart is None else flow.chart.to_chart(moving)
+    layout = Layout.of(x0)
+    y0 = layout.flatten(x0)
+    curved = jnp.zeros(y0.size, bool)
+    if block.curved is not None:
+        bent = eqx.filter(leaf_mask(block.curved, params), moves)
+        curved = layout.flatten(jax.tree.map(lambda b, x: jnp.full(x.shape, b), bent, moving))
+    coordinates = Coordinates(_scales(x0, rtol, atol), curved)
+    clock = jax.tree.map(lambda x: x.astype(y0.dtype) if eqx.is_inexact_array(x) else x, block.clock)
+    problem = FlatProblem(block.loss, frozen, layout, rates, flow.chart, coordinates, clock, jnp.asarray(t0, y0.dtype))
+    return problem, coordinates.forward(y0)
+
+
+def block_masks(flow: GradientFlow, blocks: tuple[Block, ...], params: PyTree) -> list[tuple[PyTree, PyTree]]:
+    """(moves, shown) of each block. Leaves that no block claims, a fixed p11 say, are shown to all and must be frozen."""
+    trainable = flow.mask(params)
+    if len(blocks) == 1:
+        return [(trainable, jax.tree.map(lambda t: not t, trainable))]
+    own = [leaf_mask(block.where, params) for block in blocks]
+    claimed = jax.tree.map(lambda *masks: any(masks), *own)
+    for path, lost in jax.tree.leaves_with_path(jax.tree.map(lambda t, c: t and not c, trainable, claimed)):
+        if lost:
+            name = jax.tree_util.keystr(path)
+            raise InputError(f"params{name}: no block of the loss uses it; freeze it with trainable=, or set it to None")
+    return [
+        (
+            jax.tree.map(lambda t, o: t and o, trainable, mine),
+            jax.tree.map(lambda t, o, c: (o and not t) or not c, trainable, mine, claimed),
+        )
+        for mine in own
+    ]
+
+
+def _scales(x0: PyTree, rtol: float, atol: Any) -> jax.Array:
+    """Size of each entry: its leaf's largest initial value, or what the caller's `atol` (absolute) amounts to."""
+    layout = Layout.of(x0)
+    if atol is not None:
+        leaves = jax.tree.leaves(x0)
+        try:
+            given = jax.tree.leaves(jax.tree.broadcast(atol, x0))
+        except ValueError as error:
+            raise InputError(f"atol: a PyTree of tolerances must be a prefix of the parameters: {error}") from error
+        for a in given:
+            if not (np.all(np.isfinite(a)) and np.all(np.asarray(a) > 0)):
+                raise InputError(f"atol={a}: an absolute tolerance must be a positive finite number")
+        sizes = [jnp.broadcast_to(jnp.asarray(a, x.dtype) / rtol, x.shape) for a, x in zip(given, leaves, strict=True)]
+        return layout.flatten(jax.tree.unflatten(layout.treedef, sizes))
+    sizes = jax.tree.map(lambda x: jnp.max(jnp.abs(x), initial=0.0), x0)
+    largest = jnp.max(jnp.stack(jax.tree.leaves(sizes)))
+    fallback = jnp.where(largest > 0, largest, jnp.ones_like(largest))
+    return layout.flatten(jax.tree.map(lambda s, x: jnp.full(x.shape, jnp.where(s > 0, s, fallback)), sizes, x0))

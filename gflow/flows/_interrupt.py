@@ -1,0 +1,35 @@
+"""Ctrl-C between segments: finish the piece in hand, keep everything, stop."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType
+from typing import Any
+
+
+class Interrupt:
+    """Context manager: the first SIGINT only raises `.asked`; a second one is an ordinary KeyboardInterrupt.
+
+    Outside the main thread, where Python delivers no signals, `.asked` can be set by hand.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._previous: Any = None
+        self._installed = False
+
+    def __enter__(self) -> Interrupt:
+        if threading.current_thread() is threading.main_thread():
+            self._previous = signal.signal(signal.SIGINT, self._handle)
+            self._installed = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._installed:
+            signal.signal(signal.SIGINT, self._previous)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True

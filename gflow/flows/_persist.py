@@ -1,0 +1,234 @@
+"""Trajectory <-> xarray.Dataset <-> netCDF. A file holds the path, its dense output, and where it comes from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import xarray as xr
+from jaxtyping import PyTree
+
+from gflow.errors import InputError
+from gflow.flows import _clocks
+from gflow.flows._charts import Coordinates
+from gflow.flows._dense import DenseBlock, Leg
+from gflow.flows._flow import GradientFlow
+from gflow.flows._method import EXPLICIT, IMPLICIT, make_method
+from gflow.flows._problem import FlatProblem, Layout
+from gflow.flows._registry import PARAMS_TYPES
+from gflow.flows._status import Milestone, StationaryPoint, Status
+from gflow.io.atomic import atomic_path
+
+if TYPE_CHECKING:
+    from gflow.flows._trajectory import Trajectory
+
+FORMAT = 1
+_CLOCKS = {c.__name__: c for c in (_clocks.PlainClock, _clocks.ScaledClock, _clocks.LogClock)}
+_SOLVERS = {cls.__name__: name for name, cls in (EXPLICIT | IMPLICIT).items()}
+
+
+def leaf_names(params: PyTree) -> list[str]:
+    """One name per leaf, its path joined by dots: "wK", "layers.0.weight"."""
+    paths = [path for path, _ in jax.tree.leaves_with_path(params)]
+    return [".".join(_key(key) for key in path) or "params" for path in paths]
+
+
+def _key(key: Any) -> str:
+    return str(getattr(key, "name", getattr(key, "key", getattr(key, "idx", key))))
+
+
+def to_dataset(trajectory: Trajectory) -> xr.Dataset:
+    """The trajectory as a dataset; `from_dataset` is its inverse."""
+    data: dict[str, Any] = {}
+    names = leaf_names(trajectory.initial)
+    for name, leaf in zip(names, jax.tree.leaves(trajectory.params), strict=True):
+        if isinstance(leaf, np.ndarray):
+            axes = [f"{name}_axis{i}" for i in range(leaf.ndim - 1)]
+            data[name] = (["time", *axes], leaf, {"long_name": f"parameter {name}", "units": "1"})
+    for part, values in trajectory.losses.items():
+        data[f"loss_{part}"] = ("time", values, {"long_name": f"population loss, {part}", "units": "1"})
+    found = trajectory.milestones
+    number = lambda x: np.nan if x is None else x  # noqa: E731
+    column = lambda pick, kind: ("milestone", np.array([pick(m) for m in found.values()], kind))  # noqa: E731
+    data["milestone_time"] = column(lambda m: number(m.time), float)
+    data["milestone_error"] = column(lambda m: number(m.error), float)
+    data["milestone_level"] = column(lambda m: m.level, float)
+    for field in ("error_kind", "status", "reason", "condition"):
+        data[f"milestone_{field}"] = column(lambda m, f=field: getattr(m, f), str)
+    blocks = [_describe(block, i, data) for i, block in enumerate(trajectory.blocks)]
+    attrs = {
+        "title": "gradient flow trajectory",
+        "source": "gflow",
+        "format": FORMAT,
+        "status": trajectory.status.value,
+        "message": trajectory.message,
+        "t0": trajectory.t0,
+        "t1_reached": trajectory.t1_reached,
+        "params_type": type(trajectory.initial).__name__,
+        "params_names": json.dumps(names),
+        "blocks": json.dumps(blocks),
+        "stationary": json.dumps({k: _plain(vars(v)) for k, v in trajectory.stationary.items()}),
+        "stats": json.dumps(_plain(trajectory.stats)),
+        "seconds": json.dumps(_plain(trajectory.seconds)),
+        "provenance": json.dumps(_plain(trajectory.provenance)),
+    }
+    coords = {"time": ("time", trajectory.ts, {"long_name": "flow time", "units": "1"}), "milestone": list(found)}
+    return xr.Dataset(data, coords if found else {"time": coords["time"]}, attrs)
+
+
+def _describe(block: DenseBlock, i: int, data: dict[str, Any]) -> dict[str, Any] | None:
+    """Put a block's dense output into `data`; returns what is needed to read it back, None if that is impossible."""
+    problem = block.problem
+    solvers = [type(leg.solver).__name__ for leg in block.legs]
+    if problem.chart is not None or type(problem.clock).__name__ not in _CLOCKS or not set(solvers) <= set(_SOLVERS):
+        return None
+    moving = eqx.filter_eval_shape(problem.moving, jnp.asarray(block.z0))
+    size = f"block{i}"
+    data[f"{size}_z0"] = (f"{size}_size", block.z0)
+    data[f"{size}_scale"] = (f"{size}_size", np.asarray(problem.coordinates.scale))
+    data[f"{size}_curved"] = (f"{size}_size", np.asarray(problem.coordinates.curved).astype(np.int8))
+    for j, leg in enumerate(block.legs):
+        steps = f"{size}_leg{j}"
+        data[f"{steps}_s0"], data[f"{steps}_s1"] = (steps, leg.s0), (steps, leg.s1)
+        for key, value in leg.dense.items():
+            stages = [f"{steps}_stage"] * (value.ndim - 2)
+            data[f"{steps}_dense_{key}"] = ([steps, *stages, f"{size}_size"], value)
+    return {
+        "leaves": leaf_names(moving),
+        "clock": type(problem.clock).__name__,
+        "unit": float(getattr(problem.clock, "unit", 1.0)),
+        "solvers": solvers,
+    }
+
+
+def _plain(value: Any) -> Any:
+    """JSON without NaN or infinity."""
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [_plain(v) for v in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and not np.isfinite(value) else value
+
+
+def save(trajectory: Trajectory, path: str | Path, *, overwrite: bool = False) -> Path:
+    """Write netCDF-4, complete or not at all."""
+    with atomic_path(path, overwrite) as temporary:
+        to_dataset(trajectory).to_netcdf(temporary, engine="h5netcdf")
+    return Path(path)
+
+
+def load(path: str | Path, *, like: PyTree = None, loss: Any = None) -> Trajectory:
+    """Read a trajectory that `save` wrote.
+
+    Parameters come back as the type they had if gflow knows it, as nested dicts and lists otherwise, or with the
+    structure of `like`. With the `loss` they were computed from, `losses_at` works at any time.
+
+    Raises `InputError` when the file is missing, is no netCDF file, or was not written by gflow.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"{path}: there is no such file")
+    try:
+        with xr.open_dataset(path, engine="h5netcdf") as dataset:
+            dataset.load()
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise InputError(f"{path} is not a readable netCDF file: {error}".splitlines()[0]) from error
+    if dataset.attrs.get("source") != "gflow" or dataset.attrs.get("format") != FORMAT:
+        raise InputError(f"{path} is a netCDF file, but not a trajectory written by this version of gflow")
+    return from_dataset(dataset, like=like, loss=loss)
+
+
+def from_dataset(dataset: xr.Dataset, *, like: PyTree = None, loss: Any = None) -> Trajectory:
+    """The trajectory that `to_dataset` described."""
+    from gflow.flows._trajectory import Trajectory
+
+    attrs = dataset.attrs
+    names = json.loads(attrs["params_names"])
+    initial = _rebuild(attrs["params_type"], names, [np.asarray(dataset[n])[0] for n in names], like)
+    blocks = [_restore(dataset, i, b, initial, names) for i, b in enumerate(json.loads(attrs["blocks"])) if b]
+    trajectory = Trajectory(
+        flow=None if loss is None else GradientFlow(loss),
+        initial=initial,
+        blocks=blocks,
+        milestones=_milestones(dataset),
+        status=Status(attrs["status"]),
+        message=attrs["message"],
+        t0=float(attrs["t0"]),
+        t1_reached=float(attrs["t1_reached"]),
+        stationary={k: StationaryPoint(**v) for k, v in json.loads(attrs["stationary"]).items()},
+        stats=json.loads(attrs["stats"]),
+        seconds=json.loads(attrs["seconds"]),
+        provenance=json.loads(attrs["provenance"]),
+    )
+    trajectory.select(np.asarray(dataset["time"]))
+    saved = [np.asarray(dataset[n]) for n in names]
+    trajectory.__dict__["params"] = _rebuild(attrs["params_type"], names, saved, like)
+    losses = [str(n) for n in dataset.data_vars if str(n).startswith("loss_")]
+    trajectory.losses_saved({n.removeprefix("loss_"): np.asarray(dataset[n]) for n in losses})
+    return trajectory
+
+
+def _milestones(dataset: xr.Dataset) -> dict[str, Milestone]:
+    if "milestone" not in dataset.coords:
+        return {}
+    found = {}
+    for name in dataset["milestone"].values:
+        row = dataset.sel(milestone=name)
+        value = lambda key, row=row: row[f"milestone_{key}"].item()  # noqa: E731
+        number = lambda key, v=value: None if np.isnan(v(key)) else float(v(key))  # noqa: E731
+        text = [str(value(key)) for key in ("error_kind", "status", "reason")]
+        found[str(name)] = Milestone(
+            number("time"), number("error"), *text, level=float(value("level")), condition=str(value("condition"))
+        )
+    return found
+
+
+def _rebuild(kind: str, names: Sequence[str], leaves: Sequence[Any], like: PyTree) -> PyTree:
+    """Parameters from named leaves."""
+    if like is not None:
+        if leaf_names(like) != list(names):
+            raise InputError(f"like: its leaves are {', '.join(leaf_names(like))}; the file has {', '.join(names)}")
+        return jax.tree.unflatten(jax.tree.structure(like), leaves)
+    if kind in PARAMS_TYPES:
+        return PARAMS_TYPES[kind](**dict(zip(names, leaves, strict=True)))
+    if list(names) == ["params"]:
+        return leaves[0]
+    root: dict[str, Any] = {}
+    for name, leaf in zip(names, leaves, strict=True):
+        *folders, last = name.split(".")
+        place = root
+        for folder in folders:
+            place = place.setdefault(folder, {})
+        place[last] = leaf
+    return root
+
+
+def _restore(dataset: xr.Dataset, i: int, about: dict[str, Any], initial: PyTree, names: list[str]) -> DenseBlock:
+    """One block's dense output."""
+    moves = jax.tree.unflatten(jax.tree.structure(initial), [n in about["leaves"] for n in names])
+    moving, frozen = eqx.partition(initial, moves)
+    array = lambda name: np.asarray(dataset[f"block{i}_{name}"])  # noqa: E731
+    z0 = array("z0")
+    clock_type = _CLOCKS[about["clock"]]
+    unit = jnp.asarray(about["unit"], z0.dtype)
+    clock = clock_type() if clock_type is _clocks.PlainClock else clock_type(unit)  # pyright: ignore[reportCallIssue]
+    coordinates = Coordinates(jnp.asarray(array("scale")), jnp.asarray(array("curved").astype(bool)))
+    t0 = jnp.asarray(dataset.attrs["t0"], z0.dtype)
+    nothing: Any = None
+    problem = FlatProblem(nothing, frozen, Layout.of(moving), nothing, None, coordinates, clock, t0)
+    legs = []
+    for j, name in enumerate(about["solvers"]):
+        prefix = f"leg{j}_dense_"
+        keys = [str(k).removeprefix(f"block{i}_{prefix}") for k in dataset.data_vars if f"block{i}_{prefix}" in str(k)]
+        dense = {key: array(f"{prefix}{key}") for key in keys}
+        solver = make_method(_SOLVERS[name], 1e-3, jnp.asarray(0.0, z0.dtype), 0.0, False).solver
+        legs.append(Leg(solver, array(f"leg{j}_s0"), array(f"leg{j}_s1"), dense))
+    return DenseBlock(problem, z0, legs)

@@ -1,0 +1,106 @@
+"""One block of a flow as a flat initial value problem `dz/ds = F(s, z)`: all that the stepping core sees."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PyTree
+
+from gflow.flows._charts import AbstractChart, Coordinates
+from gflow.flows._clocks import AbstractClock
+
+
+class Layout(eqx.Module):
+    """How a PyTree of arrays lies in one flat vector. Hashable, so equal layouts share a compilation."""
+
+    treedef: Any = eqx.field(static=True)
+    shapes: tuple[tuple[int, ...], ...] = eqx.field(static=True)
+
+    @classmethod
+    def of(cls, tree: PyTree) -> Layout:
+        """The layout of `tree`, whose leaves are arrays."""
+        leaves, treedef = jax.tree.flatten(tree)
+        return cls(treedef, tuple(tuple(leaf.shape) for leaf in leaves))
+
+    def flatten(self, tree: PyTree) -> Array:
+        """The leaves of `tree`, end to end: [m]."""
+        return jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(tree)])
+
+    def unflatten(self, y: Float[Array, " m"]) -> PyTree:
+        """The inverse of `flatten`."""
+        leaves, start = [], 0
+        for shape in self.shapes:
+            size = math.prod(shape)
+            leaves.append(jnp.reshape(y[start : start + size], shape))
+            start += size
+        return jax.tree.unflatten(self.treedef, leaves)
+
+
+class FlatProblem(eqx.Module):
+    """`dz/ds = (dt/ds) * D(chart) . (-rates * grad loss)`, with z the dimensionless coordinates of the moving leaves.
+
+    `frozen` holds every leaf that does not move (None where one does). Everything but the layout is data, so new
+    numbers never compile anew.
+    """
+
+    loss: Callable[[Any], Any]
+    frozen: PyTree
+    layout: Layout  # of the chart's coordinates
+    rates: PyTree  # like the moving leaves
+    chart: AbstractChart | None
+    coordinates: Coordinates
+    clock: AbstractClock
+    t0: Float[Array, ""]
+
+    def moving(self, z: Float[Array, " m"]) -> PyTree:
+        """The moving leaves at z (None elsewhere)."""
+        x = self.layout.unflatten(self.coordinates.back(z))
+        return x if self.chart is None else self.chart.from_chart(x)
+
+    def params(self, z: Float[Array, " m"]) -> PyTree:
+        """The block's parameters at z."""
+        return eqx.combine(self.moving(z), self.frozen)
+
+    def flat(self, moving: PyTree) -> Float[Array, " m"]:
+        """z of the moving leaves."""
+        x = moving if self.chart is None else self.chart.to_chart(moving)
+        return self.coordinates.forward(self.layout.flatten(x))
+
+    def loss_at(self, z: Float[Array, " m"]) -> Float[Array, ""]:
+        """The block's loss at z."""
+        return jnp.asarray(self.loss(self.params(z)))
+
+    def gradient(self, moving: PyTree) -> PyTree:
+        """Gradient of the block's loss in the moving leaves."""
+        return jax.grad(lambda p: jnp.asarray(self.loss(eqx.combine(p, self.frozen))))(moving)
+
+    def velocity(self, z: Float[Array, " m"]) -> Float[Array, " m"]:
+        """dz/dt."""
+        moving = self.moving(z)
+        velocity = jax.tree.map(lambda r, g: -r * g, self.rates, self.gradient(moving))
+        if self.chart is not None:
+            velocity = self.chart.push_forward(moving, velocity)
+        return self.coordinates.push_forward(z, self.layout.flatten(velocity))
+
+    def inside(self, z: Float[Array, " m"]) -> Bool[Array, ""]:
+        """False when the loss's table must grow before the flow goes on (losses without a domain: always True)."""
+        domain = getattr(self.loss, "domain", None)
+        return jnp.asarray(True) if domain is None else jnp.asarray(domain(self.params(z)))
+
+    def time(self, s: Float[Array, "*n"]) -> Float[Array, "*n"]:
+        """Flow time at solver time s."""
+        return self.clock.time(s, self.t0)
+
+    def solver_time(self, t: Float[Array, "*n"]) -> Float[Array, "*n"]:
+        """Solver time at flow time t."""
+        return self.clock.solver_time(t, self.t0)
+
+
+def field(s: Float[Array, ""], z: Float[Array, " m"], problem: FlatProblem) -> Float[Array, " m"]:
+    """`dz/ds`, in the form that diffrax calls."""
+    return problem.clock.rate(s) * problem.velocity(z)
