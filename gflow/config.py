@@ -116,7 +116,9 @@ def resolve(file: dict[str, Any] | None, flags: dict[str, Any], source: str = "t
         unread = [key for key in _PROBLEM_KEYS if key in given]
         if unread:
             raise InputError(f"{unread[0]} has no meaning for the loss {_show(given['loss'])}; leave it out")
-    return IntegrateConfig(**given)
+    # checked here, where anything may come, so that the constructor gets values of the types it declares
+    optional = {field.name for field in dataclasses.fields(IntegrateConfig) if field.default is None}
+    return IntegrateConfig(**{key: _check(key, value, optional=key in optional) for key, value in given.items()})
 
 
 def read_toml(path: str) -> dict[str, Any]:
@@ -163,8 +165,8 @@ def _check(key: str, value: Any, *, optional: bool) -> Any:
 def number(
     key: str,
     value: Any,
-    lowest: float = -math.inf,
-    highest: float = math.inf,
+    lowest: float | int = -math.inf,
+    highest: float | int = math.inf,
     open_below: bool = False,
     about: str = "",
     *,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -26,16 +27,23 @@ def _flag(name: str, group: Group, text: str) -> Parameter:
 
 
 def _whole(name: str, group: Group, text: str) -> Parameter:
-    """A whole number may be written 1e5; 2.5 is for the configuration to refuse, where cyclopts would round."""
-    return Parameter(name=name, group=group, help=text, converter=_number)
+    return Parameter(name=name, group=group, help=text, converter=_integer)
 
 
-def _number(type_: Any, tokens: Any) -> Any:
+def _integer(type_: Any, tokens: Any) -> int:
+    """A whole number, which may be written 1e5; cyclopts' own conversion rounds 2.5 to 2 without a word."""
     text = tokens[0].value
     try:
         return int(text)
     except ValueError:
-        return float(text)
+        pass
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not value.is_integer():
+        raise ValueError(f'"{text}" is not a whole number.')
+    return int(value)
 
 
 def integrate(

@@ -53,7 +53,7 @@ def run(words: Sequence[str]) -> int:
         sys.stdout.flush()
         return status if isinstance(status, int) else 0
     except cyclopts.CycloptsError as error:
-        return _failed(words, error, f"{_one_line(error)} See gflow --help.", USAGE)
+        return _failed(words, error, f"{_one_line(error).rstrip('.?')}; see gflow --help", USAGE)
     except GflowError as error:
         return _failed(words, error, _one_line(error), error.exit_status)
     except KeyboardInterrupt as error:

@@ -1,0 +1,35 @@
+"""What every test runs under: float64, strict promotion, checked shapes, no display, a cache of its own."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+
+# Before JAX or gflow is imported by anything. GFLOW_TEST_CACHE_DIR keeps tables and compiled programs between runs.
+os.environ["JAX_ENABLE_X64"] = "1"
+os.environ["MPLBACKEND"] = "Agg"
+_cache = os.environ.get("GFLOW_TEST_CACHE_DIR") or tempfile.mkdtemp(prefix="gflow-test-")
+os.environ["GFLOW_CACHE_DIR"] = _cache
+for _name in ("XLA_FLAGS", "JAX_COMPILATION_CACHE_DIR", "FORCE_COLOR", "PYTHONPATH"):
+    os.environ.pop(_name, None)
+
+import jaxtyping  # noqa: E402
+
+assert "gflow" not in sys.modules, "gflow was imported before its types could be checked"
+jaxtyping.install_import_hook("gflow", "beartype.beartype")
+
+import jax  # noqa: E402
+import pytest  # noqa: E402
+
+jax.config.update("jax_numpy_rank_promotion", "raise")
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure() -> None:
+    """Remove the session's cache."""
+    import shutil
+
+    if not os.environ.get("GFLOW_TEST_CACHE_DIR"):
+        shutil.rmtree(_cache, ignore_errors=True)
