@@ -36,6 +36,10 @@ _LIMITS = {
     "seed": (0, 2**63 - 1, False, "a seed is a non-negative integer"),
 }
 _WHOLE = {"d", "max_steps", "seed"}
+# what a user's own loss does not read
+_PROBLEM_KEYS = (
+    "L", "alpha_star", "w_star", "sigma_init", "tokens", "d", "parametrization", "training", "evaluate", "model",
+)  # fmt: skip
 _SUFFIXES = {"out": (".nc",), "plot": (".png", ".pdf", ".svg")}
 _TEXT = {"loss": "module:function", "init": "init.toml"}
 
@@ -90,14 +94,10 @@ class IntegrateConfig:
             raise InputError(f"{have} = {_show(getattr(self, have))} needs {lack} too; add {lack} = {_TEXT[lack]!r}")
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, fit for JSON and for a TOML file (there, leave out the None's)."""
-        return dataclasses.asdict(self)
-
-
-# what a user's own loss does not read
-_PROBLEM_KEYS = (
-    "L", "alpha_star", "w_star", "sigma_init", "tokens", "d", "parametrization", "training", "evaluate", "model",
-)  # fmt: skip
+        """Plain values, fit for JSON and for a TOML file (there, without the None's); keys that mean something."""
+        values = dataclasses.asdict(self)
+        unread = ("loss", "init") if self.loss is None else _PROBLEM_KEYS
+        return {key: value for key, value in values.items() if key not in unread}
 
 
 def resolve(file: dict[str, Any] | None, flags: dict[str, Any], source: str = "the configuration") -> IntegrateConfig:

@@ -43,17 +43,18 @@ def details_dict(traj: Any) -> dict[str, Any]:
 
 
 def stationary_dict(traj: Any) -> dict[str, Any]:
-    """The Hessian's verdict per block."""
-    return {
-        name: {
-            "kind": point.kind,
-            "time": point.time,
-            "eigenvalues": point.eigenvalues,
-            "escape_time": point.escape_time,
-            "note": point.note,
-        }
-        for name, point in traj.stationary.items()
-    }
+    """The Hessian's verdict per block, where the flow last rested."""
+    return {name: _point(point) for name, point in traj.stationary.items()}
+
+
+def saddles_dict(traj: Any) -> dict[str, Any]:
+    """The saddles that the flow paused at and left, per block."""
+    return {name: [_point(point) for point in points] for name, points in traj.saddles.items()}
+
+
+def _point(point: Any) -> dict[str, Any]:
+    names = ("kind", "time", "eigenvalues", "escape_time", "note")
+    return {name: getattr(point, name) for name in names}
 
 
 def losses_dict(traj: Any) -> dict[str, dict[str, float]]:

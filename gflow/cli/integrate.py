@@ -236,6 +236,7 @@ def _document(
         },
         "t1_reached": traj.t1_reached,
         "stationary": _summary.stationary_dict(traj),
+        "saddles": _summary.saddles_dict(traj),
         "error_bound": finished.error_bound,
         "steps": {"accepted": traj.stats["accepted"], "rejected": traj.stats["rejected"]},
         "seconds": finished.seconds,

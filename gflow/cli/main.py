@@ -29,6 +29,7 @@ app = cyclopts.App(
     help="Gradient-flow trajectories of small neural networks: losses, milestones, theory, figures.",
     help_format="plaintext",
     result_action="return_value",
+    suppress_keyboard_interrupt=False,  # `run` says what an interruption means
 )
 app.command(integrate.integrate, name="integrate")
 app.command(plot.plot, name="plot")
