@@ -1,0 +1,141 @@
+"""The flagship problem: a mixed target, a token law, a parametrisation (MATH sections 1, 2, 5)."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from gflow.conditions import Below, Condition
+from gflow.errors import InputError
+from gflow.losses.induction.build import make_table
+from gflow.losses.induction.exact import InductionHeadLoss, PopulationLoss
+from gflow.losses.induction.fourgram import FourgramLoss
+from gflow.losses.induction.params import PARAMETRIZATIONS, InductionParams
+from gflow.tokens import TokenLaw, from_name
+
+
+class ExcessOverPlateau(eqx.Module):
+    """`Loss_IH(params) - plateau`: positive until the logit scale has grown (watched by the milestone T_o)."""
+
+    loss: InductionHeadLoss
+    plateau: Float[Array, ""]
+    block: ClassVar[str] = "induction"
+
+    def __call__(self, params: Any) -> Float[Array, ""]:
+        return self.loss(params) - self.plateau
+
+
+def v_plateau(loss: InductionHeadLoss) -> Float[Array, ""]:
+    """`v_p = A_i K1(0)/K2(0)`: the v2 at which Loss_IH waits while w = 0 (MATH section 5)."""
+    K = loss.table.pair(jnp.zeros_like(loss.table.lo))
+    return loss.amplitude * K[0] / K[1]
+
+
+def plateau(loss: InductionHeadLoss) -> Float[Array, ""]:
+    """`1/2 A_i^2 [K(c,c) - K1(0)^2/K2(0)]`: the level at which Loss_IH waits (MATH section 5)."""
+    K = loss.table.pair(jnp.zeros_like(loss.table.lo))
+    return 0.5 * loss.amplitude**2 * (loss.table.kcc - K[0] ** 2 / K[1])
+
+
+def _real(name: str, value: Any, least: float, strict: bool, advice: str) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"{name}={value!r} is not a number; {advice}") from error
+    if not math.isfinite(number):
+        raise InputError(f"{name}={number} is not finite; {advice}")
+    if number < least or (strict and number == least):
+        relation = "greater than" if strict else "at least"
+        raise InputError(f"{name}={number:g} must be {relation} {least:g}; {advice}")
+    return number
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class InductionProblem:
+    """Target `f*(X) = (A_g x_{L-2}, A_i sum_s x_s softmax_s(w*^2 x_L x_{s-1}))` and the model that learns it.
+
+    Arguments:
+    - `L`: sequence length, real, at least 4. `alpha_star` > 0: `A_g = alpha*/(1+alpha*)`, `A_i = 1/(1+alpha*)`.
+    - `w_star` > 0: the target's logit scale is `c = w_star^2`.
+    - `tokens`: "gaussian", "rademacher", "uniform", or a `TokenLaw`.
+    - `d`: token dimension (Gaussian only, if above 1).
+    - `parametrization`: "untied" (w = wK wQ), "tied" (w = wKQ^2) or "merged" (w).
+
+    Raises `InputError` (one line: value, limit, way out). Source: MATH sections 1, 2; arXiv 2410.11474.
+    """
+
+    L: float
+    alpha_star: float
+    w_star: float
+    tokens: TokenLaw = "gaussian"  # pyright: ignore[reportAssignmentType]
+    d: int = 1
+    parametrization: str = "untied"
+    _losses: dict[str, PopulationLoss] = dataclasses.field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
+        put("L", _real("L", self.L, 4.0, False, "the shortest sequence with two keys has L = 4"))
+        put("alpha_star", _real("alpha_star", self.alpha_star, 0.0, True, "for example alpha_star=1"))
+        put("w_star", _real("w_star", self.w_star, 0.0, True, "for example w_star=1"))
+        if not isinstance(self.tokens, TokenLaw):
+            put("tokens", from_name(self.tokens))
+        d = _real("d", self.d, 1.0, False, "the number of token components is a whole number")
+        if d != int(d):
+            raise InputError(f"d={d:g} must be a whole number, at least 1; the nearest is d={round(d)}")
+        put("d", int(d))
+        if self.d > 1 and self.tokens.name != "gaussian":
+            raise InputError(f"d={self.d} needs gaussian tokens, not {self.tokens.name}; use d=1 or tokens='gaussian'")
+        if self.parametrization not in PARAMETRIZATIONS:
+            near = difflib.get_close_matches(str(self.parametrization), PARAMETRIZATIONS, n=1)
+            hint = f"did you mean '{near[0]}'?" if near else f"choose one of {', '.join(PARAMETRIZATIONS)}"
+            raise InputError(f"parametrization={self.parametrization!r} is unknown; {hint}")
+
+    def population_loss(self, cache: bool = True) -> PopulationLoss:
+        """The exact loss on its overlap tables: built (or read from the disk cache) once per problem.
+
+        Raises `TableError` if w_star is too large for the tables' accuracy.
+        """
+        if "exact" not in self._losses:
+            table = make_table(self.tokens, self.L, self.w_star, self.d, cache=cache)
+            alpha, d = jnp.asarray(self.alpha_star), jnp.asarray(float(self.d))
+            fourgram = FourgramLoss(jnp.asarray(self.L), alpha, d, self.tokens.mean, self.tokens.variance)
+            self._losses["exact"] = PopulationLoss(fourgram, InductionHeadLoss(alpha, table), self.tokens)
+        return self._losses["exact"]
+
+    def initial_params(self, sigma_init: float) -> InductionParams:
+        """Every trainable parameter at `sigma_init` > 0 (p11 is infinite and not part of the state)."""
+        sigma = jnp.asarray(_real("sigma_init", sigma_init, 0.0, True, "for example sigma_init=0.01"))
+        cls = PARAMETRIZATIONS[self.parametrization]
+        count = len(dataclasses.fields(cls)) - 1
+        return cls(*[sigma] * count)
+
+    def plateau(self) -> Float[Array, ""]:
+        """The level at which Loss_IH waits."""
+        return plateau(self.population_loss().induction)
+
+    def v_plateau(self) -> Float[Array, ""]:
+        """The value of v2 on the plateau."""
+        return v_plateau(self.population_loss().induction)
+
+    def milestones(self) -> dict[str, Condition]:
+        """The milestones of MATH section 5, each a first crossing.
+
+        T_I: Loss_G4 = 1% of its start. T_o: Loss_IH = plateau + 1% (start - plateau). T_II, T_III: Loss_IH = 99%, 1% of
+        the plateau. T_II_of_initial, T_III_of_initial: Loss_IH = 99%, 1% of its start.
+        """
+        loss = self.population_loss()
+        level = plateau(loss.induction)
+        return {
+            "T_I": Below(loss.fourgram, fraction=0.01, of="initial"),
+            "T_o": Below(ExcessOverPlateau(loss.induction, level), fraction=0.01, of="initial"),
+            "T_II": Below(loss.induction, 0.99 * level),
+            "T_III": Below(loss.induction, 0.01 * level),
+            "T_II_of_initial": Below(loss.induction, fraction=0.99, of="initial"),
+            "T_III_of_initial": Below(loss.induction, fraction=0.01, of="initial"),
+        }
