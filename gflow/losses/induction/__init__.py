@@ -1,0 +1,12 @@
+"""The population loss of the induction-head model (MATH sections 1-6): target, token laws, exact loss, milestones."""
+
+from gflow.losses.induction.build import Resolution as Resolution, build_table as build_table, make_table as make_table
+from gflow.losses.induction.exact import InductionHeadLoss as InductionHeadLoss, PopulationLoss as PopulationLoss
+from gflow.losses.induction.fourgram import FourgramLoss as FourgramLoss
+from gflow.losses.induction.params import (
+    MergedParams as MergedParams,
+    TiedParams as TiedParams,
+    UntiedParams as UntiedParams,
+)
+from gflow.losses.induction.problem import InductionProblem as InductionProblem
+from gflow.losses.induction.table import OverlapTable as OverlapTable
