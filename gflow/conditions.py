@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from gflow.errors import InputError
@@ -28,11 +29,11 @@ class Condition(eqx.Module):
 
     def __init__(
         self,
-        f: Callable[[Any], Any],
+        f: Any,
         level: Any = None,
         *,
         fraction: Any = None,
-        of: Literal["initial"] = "initial",
+        of: str = "initial",
     ) -> None:
         name = type(self).__name__
         if not callable(f):
@@ -49,7 +50,7 @@ class Condition(eqx.Module):
             raise InputError(f"{name}: the level must be a number, got {given!r}") from error
         if value.shape != ():
             raise InputError(f"{name}: the level must be a scalar, got an array of shape {value.shape}")
-        if not isinstance(value, jax.core.Tracer) and not bool(jnp.isfinite(value)):
+        if not isinstance(value, jax.core.Tracer) and not np.isfinite(np.asarray(value)):
             raise InputError(f"{name}: the level must be finite, got {given!r}")
         self.f = f
         self.level = value

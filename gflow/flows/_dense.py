@@ -49,7 +49,7 @@ def _decode(problem: FlatProblem, z: Float[Array, "n m"]) -> PyTree:
     return jax.vmap(problem.moving)(z)
 
 
-def _no_loss(params: PyTree) -> jax.Array:
+def no_loss(params: PyTree) -> jax.Array:
     """Stands where the loss was."""
     raise TypeError("a dense path does not evaluate the loss")
 
@@ -59,7 +59,7 @@ class DenseBlock:
 
     def __init__(self, problem: FlatProblem, z0: np.ndarray, legs: list[Leg]) -> None:
         # the loss plays no part in decoding, and a user's fresh lambda would compile the decoder anew
-        self.problem = eqx.tree_at(lambda p: p.loss, problem, _no_loss, is_leaf=lambda x: x is None or callable(x))
+        self.problem = eqx.tree_at(lambda p: p.loss, problem, no_loss, is_leaf=lambda x: x is None or callable(x))
         self.z0 = z0
         self.legs = [leg for leg in legs if len(leg.s1)]
 
@@ -76,7 +76,7 @@ class DenseBlock:
         n = len(t)
         # a power of two of points, so that few sizes are ever compiled
         padded = np.concatenate([t, np.full(max(8, 1 << (n - 1).bit_length()) - n, t[-1])]) if n else t
-        s = np.asarray(self.problem.solver_time(jnp.asarray(padded)))
+        s = np.asarray(self.problem.solver_time(jnp.asarray(padded, self.z0.dtype)))
         z = np.broadcast_to(self.z0, (len(s), self.z0.size)).copy()
         for leg in self.legs:
             here = np.flatnonzero(s > leg.s0[0])

@@ -23,7 +23,7 @@ from gflow.flows._status import Milestone, StationaryPoint, Status
 from gflow.flows._watch import Watch, make_watch
 
 CAPACITY = 256  # accepted steps logged per segment
-FIRST_BUDGET = 64
+FIRST_BUDGET = 128
 IMPLICIT_LIMIT = 512  # parameters beyond which a dense Newton solve costs more than it saves
 STABILITY_LIMITED = 2.5  # h * |eigenvalue| above which an explicit step is taken to be limited by stability
 
@@ -83,6 +83,7 @@ class BlockRun:
         self.state: State | None = None
         self.method: Method | None = None
         self.stationary: StationaryPoint | None = None
+        self.saddles: list[StationaryPoint] = []
         self.note = ""
         self.grown_at: list[Any] = []  # parameters at which the loss's table had to grow
         self._legs: list[Leg] = []
@@ -171,6 +172,8 @@ class BlockRun:
         point = classify(self.problem, state.z, self.time, fallen, float(state.loss), self.settle)
         self.stationary = point
         self._looked_at = self.time
+        if "saddle" in point.kind:
+            self.saddles.append(point)
         if point.kind == "minimum":
             return Status.converged
         if point.kind == "saddle" and point.escape_time is None:
@@ -258,6 +261,11 @@ class BlockRun:
         """The path so far."""
         self._close_leg()
         return DenseBlock(self.problem, np.asarray(self.z0), self._legs)
+
+    def last_milestone(self) -> float:
+        """Flow time of the latest milestone found."""
+        assert self.state is not None
+        return float(np.max(np.asarray(self.problem.time(self.state.found.s))))
 
     @property
     def time(self) -> float:

@@ -8,6 +8,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import PyTree
 
 from gflow.errors import InputError
@@ -68,7 +69,7 @@ class GradientFlow(eqx.Module):
             raise InputError(f"rates: a PyTree of rates must be a prefix of the parameters: {error}") from error
         for rate in jax.tree.leaves(full):
             traced = isinstance(rate, jax.core.Tracer)
-            if not traced and not bool(jnp.all(jnp.isfinite(rate) & (jnp.asarray(rate) > 0))):
+            if not traced and not (np.all(np.isfinite(rate)) and np.all(np.asarray(rate) > 0)):
                 raise InputError(f"rates: a rate must be a positive finite number, got {rate}; freeze with trainable=")
         return full
 

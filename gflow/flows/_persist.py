@@ -17,7 +17,7 @@ from jaxtyping import PyTree
 from gflow.errors import InputError
 from gflow.flows import _clocks
 from gflow.flows._charts import Coordinates
-from gflow.flows._dense import DenseBlock, Leg
+from gflow.flows._dense import DenseBlock, Leg, no_loss
 from gflow.flows._flow import GradientFlow
 from gflow.flows._method import EXPLICIT, IMPLICIT, make_method
 from gflow.flows._problem import FlatProblem, Layout
@@ -61,7 +61,7 @@ def to_dataset(trajectory: Trajectory) -> xr.Dataset:
     data["milestone_level"] = column(lambda m: m.level, float)
     for field in ("error_kind", "status", "reason", "condition"):
         data[f"milestone_{field}"] = column(lambda m, f=field: getattr(m, f), str)
-    blocks = [_describe(block, i, data) for i, block in enumerate(trajectory.blocks)]
+    blocks = [_describe(block, i, data) for i, block in enumerate(trajectory.blocks or [])]
     attrs = {
         "title": "gradient flow trajectory",
         "source": "gflow",
@@ -74,6 +74,7 @@ def to_dataset(trajectory: Trajectory) -> xr.Dataset:
         "params_names": json.dumps(names),
         "blocks": json.dumps(blocks),
         "stationary": json.dumps({k: _plain(vars(v)) for k, v in trajectory.stationary.items()}),
+        "saddles": json.dumps({k: [_plain(vars(p)) for p in v] for k, v in trajectory.saddles.items()}),
         "stats": json.dumps(_plain(trajectory.stats)),
         "seconds": json.dumps(_plain(trajectory.seconds)),
         "provenance": json.dumps(_plain(trajectory.provenance)),
@@ -121,7 +122,8 @@ def _plain(value: Any) -> Any:
 def save(trajectory: Trajectory, path: str | Path, *, overwrite: bool = False) -> Path:
     """Write netCDF-4, complete or not at all."""
     with atomic_path(path, overwrite) as temporary:
-        to_dataset(trajectory).to_netcdf(temporary, engine="h5netcdf")
+        # by way of memory: on a full disk HDF5's own writing does not fail, it crashes the process
+        temporary.write_bytes(to_dataset(trajectory).to_netcdf(engine="h5netcdf"))
     return Path(path)
 
 
@@ -153,7 +155,8 @@ def from_dataset(dataset: xr.Dataset, *, like: PyTree = None, loss: Any = None) 
     attrs = dataset.attrs
     names = json.loads(attrs["params_names"])
     initial = _rebuild(attrs["params_type"], names, [np.asarray(dataset[n])[0] for n in names], like)
-    blocks = [_restore(dataset, i, b, initial, names) for i, b in enumerate(json.loads(attrs["blocks"])) if b]
+    about = json.loads(attrs["blocks"])
+    blocks = None if None in about else [_restore(dataset, i, b, initial, names) for i, b in enumerate(about)]
     trajectory = Trajectory(
         flow=None if loss is None else GradientFlow(loss),
         initial=initial,
@@ -164,6 +167,7 @@ def from_dataset(dataset: xr.Dataset, *, like: PyTree = None, loss: Any = None) 
         t0=float(attrs["t0"]),
         t1_reached=float(attrs["t1_reached"]),
         stationary={k: StationaryPoint(**v) for k, v in json.loads(attrs["stationary"]).items()},
+        saddles={k: [StationaryPoint(**p) for p in v] for k, v in json.loads(attrs["saddles"]).items()},
         stats=json.loads(attrs["stats"]),
         seconds=json.loads(attrs["seconds"]),
         provenance=json.loads(attrs["provenance"]),
@@ -222,8 +226,7 @@ def _restore(dataset: xr.Dataset, i: int, about: dict[str, Any], initial: PyTree
     clock = clock_type() if clock_type is _clocks.PlainClock else clock_type(unit)  # pyright: ignore[reportCallIssue]
     coordinates = Coordinates(jnp.asarray(array("scale")), jnp.asarray(array("curved").astype(bool)))
     t0 = jnp.asarray(dataset.attrs["t0"], z0.dtype)
-    nothing: Any = None
-    problem = FlatProblem(nothing, frozen, Layout.of(moving), nothing, None, coordinates, clock, t0)
+    problem = FlatProblem(no_loss, frozen, Layout.of(moving), None, None, coordinates, clock, t0)
     legs = []
     for j, name in enumerate(about["solvers"]):
         prefix = f"leg{j}_dense_"

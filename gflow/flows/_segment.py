@@ -175,7 +175,8 @@ def _step(problem: FlatProblem, watch: Watch, method: Method, state: State) -> S
     halt = jnp.where(stuck, jnp.where(finite, int(Halt.STAGNATED), int(Halt.NON_FINITE)), halt)
     halt = jnp.where(keep & ~problem.inside(z1), int(Halt.DOMAIN), halt)
     halt = jnp.where(keep & (s1 >= method.s_end), int(Halt.END), halt)
-    all_found = method.stop_when_found & jnp.all(found.reached)
+    # the last milestone may lie a hair beyond the step that landed on it: the path has to cover it
+    all_found = method.stop_when_found & jnp.all(found.reached) & (s >= jnp.max(found.s, initial=-jnp.inf))
     halt = jnp.where(all_found, int(Halt.FOUND), halt)
     return State(
         s=s,

@@ -22,7 +22,8 @@ from gflow.flows._initial import as_arrays, block_masks, check_finite, check_los
 from gflow.flows._interrupt import Interrupt
 from gflow.flows._joint import locate
 from gflow.flows._method import resolve_rtol
-from gflow.flows._status import Milestone, Status
+from gflow.flows._stationary import classify
+from gflow.flows._status import Milestone, StationaryPoint, Status
 from gflow.flows._trajectory import LogSpaced, Trajectory
 
 Progress = Callable[[dict[str, Any]], None]
@@ -47,7 +48,7 @@ def solve(
     flow: GradientFlow | Callable[[Any], Any],
     params: PyTree,
     *,
-    milestones: Mapping[str, Condition] | None = None,
+    milestones: Mapping[str, Any] | None = None,
     t0: float = 0.0,
     t1: float | None = None,
     solver: str | diffrax.AbstractSolver = "auto",
@@ -142,7 +143,9 @@ def _solve(
         if end > run.time and done in (None, Status.converged, Status.milestones_reached):
             late = Interrupt()
             late.asked = interrupt.asked and time.perf_counter() > deadline
-            status[run.name] = _merge(done, run.advance(end, False, policy.max_steps, late, progress, settle=False))
+            last = run.advance(end, False, policy.max_steps, late, progress, settle=False)
+            # without t1, what ended the block first is why the run ended; going on only fills it up
+            status[run.name] = last if t1 is not None or done is None or last in _ORDER else done
     reached = min((run.time for run in runs), default=policy.t0)
     reached = end if all(status[r.name] not in _ORDER for r in runs) else min(reached, end)
     found = _milestones(runs, conditions, joint, policy, status, params, reached)
@@ -160,6 +163,7 @@ def _solve(
         t0=policy.t0,
         t1_reached=reached,
         stationary={run.name: run.stationary for run in runs if run.stationary is not None},
+        saddles={run.name: run.saddles for run in runs if run.saddles},
         stats={
             "accepted": total(runs, "accepted"),
             "rejected": total(runs, "rejected"),
@@ -189,11 +193,6 @@ def _make_runs(
     return runs, {n: c for n, c in conditions.items() if n not in seen}
 
 
-def _merge(first: Status | None, second: Status) -> Status:
-    """Status of a block that went on to the common end: what it found before still counts."""
-    return second if first is None or second in _ORDER else first
-
-
 def _common_end(
     runs: list[BlockRun],
     status: dict[str, Status],
@@ -202,10 +201,15 @@ def _common_end(
     policy: _Policy,
 ) -> float:
     """Without t1: the time up to which every block is shown."""
-    times = [run.time for run in runs if run.name in status] or [policy.t0]
+    times = [policy.t0]
+    for run in runs:
+        ended = status.get(run.name)
+        if ended is Status.milestones_reached:
+            times.append(run.last_milestone())
+        elif ended is not None:
+            times.append(run.time)
     end = max(times)
-    found = all(s == Status.milestones_reached for s in status.values())
-    if conditions and found and not joint:
+    if conditions and not joint and all(s is Status.milestones_reached for s in status.values()):
         end = end + policy.tail * (end - policy.t0)
     return end
 
@@ -273,6 +277,26 @@ def _attach_errors(fine: Trajectory, loose: Trajectory) -> None:
         if milestone.time is not None and other.time is not None:
             error = max(abs(milestone.time - other.time), milestone.error or 0.0)
             fine.milestones[name] = dataclasses.replace(milestone, error=error, error_kind="reintegration")
+
+
+def stationary_point(flow: GradientFlow | Callable[[Any], Any], params: PyTree, t: float = 0.0) -> StationaryPoint:
+    """Minimum, saddle or neither: eigenvalues of `R^{1/2} Hess R^{1/2}` at `params`, R the rates of the flow.
+
+    For a saddle also the time at which a flow that is at `params` at time `t` leaves it, if its rate is constant while
+    the displacement doubles ("degenerate saddle" otherwise).
+    """
+    flow = flow if isinstance(flow, GradientFlow) else GradientFlow(flow)
+    params = as_arrays(params)
+    eps = float(jnp.finfo(precision(params)).eps)
+    check_finite(params)
+    whole = make_blocks(dataclasses.replace(flow, loss=lambda p: flow.loss(p)))
+    ((moves, shown),) = block_masks(flow, whole, params)
+    made = flat_problem(flow, whole[0], params, moves, shown, t, 1e-9, None)
+    assert made is not None  # the mask has at least one leaf
+    problem, z0 = made
+    check_loss(problem, z0, "stationary_point")
+    loss = float(flow.loss(params))
+    return classify(problem, z0, t, abs(loss), loss, eps**0.65)
 
 
 def _save_times(save: Any, trajectory: Trajectory) -> np.ndarray | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -9,7 +11,7 @@ import numpy as np
 from jax.experimental.sparse.linalg import lobpcg_standard
 from jaxtyping import Array, Float
 
-from gflow.flows._problem import FlatProblem, Layout
+from gflow.flows._problem import FlatProblem, Layout, field
 from gflow.flows._status import StationaryPoint
 
 DENSE_LIMIT = 256  # beyond this many parameters only the extreme eigenvalues are computed
@@ -113,9 +115,8 @@ def _saddle(data: Curvature, t: float, values: np.ndarray, slopes: np.ndarray) -
 @eqx.filter_jit
 def stiffness(problem: FlatProblem, s: Float[Array, ""], z: Float[Array, " m"]) -> Float[Array, ""]:
     """Largest |eigenvalue| of the vector field's Jacobian in (s, z), by power iteration."""
-    from gflow.flows._problem import field
 
-    def push(_: int, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+    def push(_: Any, carry: tuple[Array, Array]) -> tuple[Array, Array]:
         v, _size = carry
         w = jax.jvp(lambda x: field(s, x, problem), (z,), (v,))[1]
         size = jnp.linalg.norm(w)

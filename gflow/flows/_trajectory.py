@@ -58,18 +58,20 @@ class Trajectory:
       leading axis N (numpy leaves); `losses`: name of part -> [N], with "total".
     - `at(t)`: parameters at any time, or at a milestone by name; `losses_at(t)` likewise.
     - `milestones`: name -> `Milestone`; `status`, `message`; `t0`, `t1_reached`.
-    - `stationary`: block -> `StationaryPoint` where the flow rested; `stats`, `seconds`, `provenance`: dicts.
+    - `stationary`: block -> `StationaryPoint` where the flow last rested, `saddles`: all those it left;
+      `stats`, `seconds`, `provenance`: dicts.
     """
 
     flow: GradientFlow | None
     initial: PyTree
-    blocks: Sequence[DenseBlock]
+    blocks: Sequence[DenseBlock] | None
     milestones: dict[str, Milestone]
     status: Status
     message: str
     t0: float
     t1_reached: float
     stationary: dict[str, StationaryPoint] = dataclasses.field(default_factory=dict)
+    saddles: dict[str, list[StationaryPoint]] = dataclasses.field(default_factory=dict)
     stats: dict[str, Any] = dataclasses.field(default_factory=dict)
     seconds: dict[str, float] = dataclasses.field(default_factory=dict)
     provenance: dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -90,7 +92,7 @@ class Trajectory:
     @functools.cached_property
     def step_times(self) -> np.ndarray:
         """Ends of the accepted steps of all blocks, from t0 to the end of the run."""
-        times = [block.step_times() for block in self.blocks]
+        times = [block.step_times() for block in self.blocks or []]
         ts = np.unique(np.concatenate([*times, [self.t0, self.t1_reached]]))
         ts = ts[ts <= self.t1_reached]
         # two blocks that end together differ in the last digit only
@@ -155,6 +157,8 @@ class Trajectory:
 
     def _path(self, ts: np.ndarray) -> PyTree:
         """Full parameters at times [n]: moving leaves from the blocks, the others repeated."""
+        if self.blocks is None:
+            raise InputError("at(t): the file holds no dense output (a chart of your own was used); use ts and params")
         moving = [block.moving(ts) for block in self.blocks]
 
         def repeat(x: Any) -> Any:
