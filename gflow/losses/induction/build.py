@@ -11,56 +11,23 @@ from numpy.polynomial import chebyshev
 
 from gflow.errors import TableError
 from gflow.io.cache import load_or_build
-from gflow.losses.induction.overlap import cross_batch, self_batch
-from gflow.losses.induction.quadrature import Vector, key_quadrature, laplace_body, query_quadrature
+from gflow.losses.induction.expectation import Setting, StudentOverlap, student_overlaps, target_overlaps
+from gflow.losses.induction.quadrature import Vector
 from gflow.losses.induction.table import OverlapTable
 from gflow.tokens import TokenLaw
 
 CELLS, ORDER = 256, 8
-FORMAT = 1  # of the cached arrays and of what they mean; raise it whenever either changes
-SELF_BODY = 96
+FORMAT = 2  # of the cached arrays and of what they mean; raise it whenever either changes
 # relative error above which a table is refused: milestones could not be trusted to 1e-5
 LARGEST_ERROR = 1e-5
 
 
 @dataclasses.dataclass(frozen=True)
 class Resolution:
-    """`nodes`: Chebyshev nodes in w; `refine`: factor on every quadrature's number of nodes."""
+    """`nodes`: Chebyshev nodes in w (0: chosen by w*); `refine`: factor on every quadrature's number of nodes."""
 
-    nodes: int = 40
+    nodes: int = 0
     refine: float = 1.0
-
-
-@dataclasses.dataclass(frozen=True)
-class Overlaps:
-    """K1, K2 and their derivatives at given w, all [W]."""
-
-    K1: Vector
-    K2: Vector
-    K1_L: Vector
-    K2_L: Vector
-    K1_c: Vector
-
-
-def overlaps(law: TokenLaw, n: float, c: float, d: int, w: Vector, steepest: float, refine: float = 1.0) -> Overlaps:
-    """`K(w,c) = E_q S(wq,cq)` and `K(w,w)` at w [W], with derivatives in L and c; |w|, c <= `steepest`."""
-    q, q_weights = query_quadrature(law, d, steepest, refine)
-    x, p = key_quadrature(law, q, q_weights, steepest, refine)
-    size = (w.size, q.size)
-    a = (w[:, None] * q).ravel()
-    b = np.broadcast_to(c * q, size).ravel()
-    # events this rare change nothing: relative to the query's weight, and to overlaps as small as 1/n
-    rare = np.clip(1e-13 * np.max(q_weights) / (q_weights * math.sqrt(n)), 1e-17, 1e-4)
-    tolerance = np.broadcast_to(rare, size).ravel()
-    ends = np.concatenate([steepest * q, -steepest * q])
-    body = laplace_body(ends, n, x, p, np.tile(rare, 2), np.tile(q_weights, 2), refine)
-    s, s_n, s_b = cross_batch((x, p), n, d, a, b, tolerance, body)
-    own, own_n = self_batch((x, p), n, d, a, tolerance, max(SELF_BODY, body))
-
-    def mean(values: Vector, weights: Vector) -> Vector:
-        return values.reshape(size) @ weights
-
-    return Overlaps(mean(s, q_weights), mean(own, q_weights), mean(s_n, q_weights), mean(own_n, q_weights), mean(s_b, q_weights * q))
 
 
 class _Interpolant:
@@ -89,70 +56,48 @@ def nodes_on(lo: float, hi: float, m: int) -> Vector:
 
 
 def _cells(values: Vector) -> Vector:
-    """[CELLS, 2, ORDER] values at each cell's Chebyshev nodes -> coefficients of t^k."""
+    """[2, CELLS*ORDER] values at each cell's Chebyshev nodes -> [CELLS, 2, ORDER] coefficients of t^k."""
     vandermonde = np.vander(nodes_on(-1.0, 1.0, ORDER), ORDER, increasing=True)
-    return np.einsum("kv,mjv->mjk", np.linalg.inv(vandermonde), values)
+    return np.einsum("kv,jmv->mjk", np.linalg.inv(vandermonde), values.reshape(2, CELLS, ORDER))
 
 
 def build_arrays(
     law: TokenLaw, L: float, w_star: float, d: int, lo: float, hi: float, resolution: Resolution
 ) -> dict[str, Vector]:
     """The numbers of an `OverlapTable` (see `build_table`)."""
-    n, c = L - 2.0, w_star**2
-    steepest = max(abs(lo), hi, c)
-    at = nodes_on(lo, hi, resolution.nodes)
-    k = overlaps(law, n, c, d, at, steepest, resolution.refine)
-    if not all(np.all(np.isfinite(v)) for v in (k.K1, k.K2, k.K1_L, k.K2_L, k.K1_c)) or np.any(k.K2 <= 0):
-        raise TableError(f"overlaps at w_star={w_star:g}, L={L:g} are not finite; use a smaller w_star")
-    # K spans decades when n is large: arcsinh(K/scale) is a logarithm that survives a change of sign
-    scale = float(np.min(k.K2))
-    y1, y2 = (_Interpolant(np.arcsinh(v / scale), lo, hi) for v in (k.K1, k.K2))
-
-    def values(w: Vector) -> tuple[Vector, Vector]:
-        return scale * np.sinh(y1(w)), scale * np.sinh(y2(w))
-
-    # exact identities K1(c) = K2(c) and K1'(c) = K2'(c)/2 put the minimum at (A_i, c) with loss zero; imposing them
-    # moves K1 by no more than its error
-    at_c = np.array([c])
-    K1_c, K2_c = (v[0] for v in values(at_c))
-    lift = K2_c / K1_c
-    slope1 = (scale * np.cosh(y1(at_c)) * y1.slope(at_c))[0] * lift
-    slope2 = (scale * np.cosh(y2(at_c)) * y2.slope(at_c))[0]
-    tilt = (0.5 * slope2 - slope1) / K2_c
-    moved = abs(lift - 1.0) + abs(tilt) * max(hi - c, c - lo)
-
-    def corrected(w: Vector) -> Vector:
-        K1, K2 = values(w)
-        return np.stack([K1 * (lift + tilt * (w - c)), K2])
-
+    c = w_star**2
+    setting = Setting(law, L - 2.0, c, d, max(abs(lo), hi, c), resolution.refine)
+    nodes = nodes_on(lo, hi, resolution.nodes or (40 if setting.steepest < 1.5 else 64))
+    K1, K1_L, K1_c = target_overlaps(setting, nodes)
+    student = StudentOverlap(setting)
     edges = np.linspace(lo, hi, CELLS + 1)
-    inner = 0.5 * (edges[:-1] + edges[1:])[:, None] + 0.5 * (hi - lo) / CELLS * nodes_on(-1.0, 1.0, ORDER)
-    K = np.moveaxis(corrected(inner.ravel()).reshape(2, CELLS, ORDER), 0, 1)
-    zero = np.zeros(resolution.nodes)
-    by_L = [_Interpolant(v, lo, hi) for v in (k.K1_L / k.K2, k.K2_L / k.K2)]
-    by_c = [_Interpolant(v, lo, hi) for v in (k.K1_c / k.K2, zero)]
+    w = (0.5 * (edges[:-1] + edges[1:])[:, None] + 0.5 * (hi - lo) / CELLS * nodes_on(-1.0, 1.0, ORDER)).ravel()
+    K2, K2_L = student(w)
+    if not all(np.all(np.isfinite(v)) for v in (K1, K1_L, K1_c, K2, K2_L)) or np.any(K2 <= 0):
+        raise TableError(f"overlaps at w_star={w_star:g}, L={L:g} are not finite; use a smaller w_star")
+    # K1 spans decades when n is large: arcsinh(K1/scale) is a logarithm that survives a change of sign
+    scale = float(np.min(K2))
+    y1 = _Interpolant(np.arcsinh(K1 / scale), lo, hi)
+    size_at_nodes = np.hypot(K1, scale)
+    K1 = scale * np.sinh(y1(w))
+    K1_L, K1_c = (_Interpolant(v / size_at_nodes, lo, hi)(w) * np.hypot(K1, scale) for v in (K1_L, K1_c))
+    K1, moved = _meet(K1, K2, w, c, y1, scale)
+    cells = _cells(np.stack([K1, K2]))
+    zero = np.zeros_like(K2)
 
-    def derivative(pair: list[_Interpolant]) -> Vector:
-        return np.stack([f(inner.ravel()).reshape(CELLS, ORDER) for f in pair], axis=1) * K[:, 1:]
-
-    cells = _cells(K)
     # measured error: the cells' own polynomials against refined quadrature at points between the nodes
-    check = np.unique(np.array([lo, 0.5 * lo, 0.0, 0.35 * c, 0.7 * c, c, hi]))
-    check = check[(check >= lo) & (check <= hi)]
-    fine = overlaps(law, n, c, d, check, steepest, 1.3 * resolution.refine)
-    index = np.clip(np.floor((check - lo) / (hi - lo) * CELLS).astype(int), 0, CELLS - 1)
-    t = 2.0 * ((check - lo) / (hi - lo) * CELLS - index) - 1.0
-    table = np.sum(cells[index] * t[:, None, None] ** np.arange(ORDER), axis=-1)
-    gap = [np.max(np.abs(table[:, j] / v - 1.0)) for j, v in enumerate((fine.K1, fine.K2))]
-    # |dK/K| = coth(y) |dy|, and a safety factor of 3 on what is only measured at a few points
-    error = np.array(
-        [3.0 * gap[j] + y.tail * np.max(1.0 / np.tanh(np.abs(y(at)))) + 1e-14 for j, y in enumerate((y1, y2))]
-    )
-    error[0] += moved
+    check = np.unique(np.clip([0.9 * lo, 0.0, 0.35 * c, 0.7 * c, c, hi], lo, hi))
+    fine = dataclasses.replace(setting, refine=1.25 * resolution.refine)
+    table = evaluate_cells(cells, lo, hi, check)
+    gap1 = np.max(np.abs(table[0] / target_overlaps(fine, check)[0] - 1.0))
+    gap2 = np.max(np.abs(table[1] / student_overlaps(fine, check) - 1.0))
+    # |dK/K| = coth(y) |dy|; a safety factor of 3 on what is measured at a few points only
+    tail = y1.tail * float(np.max(1.0 / np.tanh(np.abs(y1(w)))))
+    error = np.array([3.0 * gap1 + tail + moved, 3.0 * gap2]) + 1e-13
     return {
         "cells": cells,
-        "cells_L": _cells(derivative(by_L)),
-        "cells_c": _cells(derivative(by_c)),
+        "cells_L": _cells(np.stack([K1_L, K2_L])),
+        "cells_c": _cells(np.stack([K1_c, zero])),
         "lo": np.float64(lo),
         "hi": np.float64(hi),
         "L": np.float64(L),
@@ -160,6 +105,36 @@ def build_arrays(
         "d": np.float64(d),
         "relative_error": error,
     }  # pyright: ignore[reportReturnType]
+
+
+def _meet(K1: Vector, K2: Vector, w: Vector, c: float, y1: _Interpolant, scale: float) -> tuple[Vector, float]:
+    """K1 with `K1(c) = K2(c)` and `K1'(c) = K2'(c)/2` imposed, and the relative change that took.
+
+    Both are exact identities; they put the loss's minimum, zero, at (A_i, c). What they move is within K1's error.
+    """
+    lo, hi = y1.lo, y1.hi
+    # value and slope of K2 at c from its own cells
+    cells = _cells(np.stack([K2, K2]))
+    step = 0.25 * (hi - lo) / CELLS
+    near = evaluate_cells(cells, lo, hi, np.array([c - step, c, c + step]))[0]
+    index = min(int((c - lo) / (hi - lo) * CELLS), CELLS - 1)
+    t = 2.0 * ((c - lo) / (hi - lo) * CELLS - index) - 1.0
+    powers = np.arange(1, ORDER)
+    slope2 = float(np.sum(cells[index, 0, 1:] * powers * t ** (powers - 1)) * 2.0 * CELLS / (hi - lo))
+    at_c = np.array([c])
+    value1 = float(scale * np.sinh(y1(at_c))[0])
+    lift = near[1] / value1
+    slope1 = float(scale * (np.cosh(y1(at_c)) * y1.slope(at_c))[0]) * lift
+    tilt = (0.5 * slope2 - slope1) / near[1]
+    return K1 * (lift + tilt * (w - c)), abs(lift - 1.0) + abs(tilt) * max(hi - c, c - lo)
+
+
+def evaluate_cells(cells: Vector, lo: float, hi: float, w: Vector) -> Vector:
+    """(K1, K2) [2, W] at w [W] from the local polynomials."""
+    position = (w - lo) / (hi - lo) * CELLS
+    index = np.clip(np.floor(position).astype(int), 0, CELLS - 1)
+    t = 2.0 * (position - index) - 1.0
+    return np.sum(cells[index] * t[:, None, None] ** np.arange(ORDER), axis=-1).T
 
 
 def default_domain(w_star: float) -> tuple[float, float]:

@@ -55,13 +55,15 @@ def key_quadrature(
     return edge * x, 0.5 * weights
 
 
-def query_quadrature(law: TokenLaw, d: int, slope_per_q: float, refine: float = 1.0) -> tuple[Vector, Vector]:
+def query_quadrature(
+    law: TokenLaw, d: int, n: float, slope_per_q: float, refine: float = 1.0
+) -> tuple[Vector, Vector]:
     """Nodes `q` and weights, both [m], for the expectation over the query (its length |q| ~ chi_d if d > 1).
 
     A softmax has poles where the keys' partition function vanishes, at a distance ~ 1/slope from the real axis, so the
-    number of nodes grows with the largest logit scale `slope_per_q`. Symmetric laws need q >= 0 only, since S(wq, w'q) is even in q.
+    number of nodes grows with the largest logit scale `slope_per_q`, most for few keys (n). Symmetric laws need q >= 0 only, since S(wq, w'q) is even in q.
     """
-    refine = refine * (1.0 + slope_per_q)
+    refine = refine * (1.0 + slope_per_q * (0.45 + 1.1 / math.sqrt(n)))
     if law.name == "gaussian":
         return _gaussian_queries(d, refine)
     if law.name == "uniform":

@@ -1,0 +1,105 @@
+"""The overlaps averaged over the query, `K(w, w') = E_q S(wq, w'q)`, with their derivatives in L and c (host)."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+
+from gflow.losses.induction.overlap import cross_batch, self_batch
+from gflow.losses.induction.quadrature import Vector, key_quadrature, laplace_body, query_quadrature
+from gflow.tokens import TokenLaw
+
+PANELS, PER_PANEL = 24, 12
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """Quadratures for logit scales up to `steepest` in size: the token law, n = L-2, c = w*^2, dimension d."""
+
+    law: TokenLaw
+    n: float
+    c: float
+    d: int
+    steepest: float
+    refine: float = 1.0
+
+    def queries(self, refine: float = 1.0) -> tuple[Vector, Vector]:
+        """Nodes and weights of q."""
+        return query_quadrature(self.law, self.d, self.n, self.steepest, refine * self.refine)
+
+    def rare(self, q_weights: Vector) -> Vector:
+        """Probability of events that change nothing, per query: relative to its weight, and to overlaps like 1/n."""
+        relative = np.maximum(q_weights / np.max(q_weights), 1e-17)
+        return np.clip(1e-13 / (relative * math.sqrt(self.n)), 1e-17, 1e-4)
+
+
+def target_overlaps(s: Setting, w: Vector) -> tuple[Vector, Vector, Vector]:
+    """`K1(w) = K(w, c)`, `dK1/dL`, `dK1/dc` at w [W]."""
+    q, q_weights = s.queries()
+    x, p = key_quadrature(s.law, q, q_weights, s.steepest, s.refine)
+    size = (w.size, q.size)
+    a = (w[:, None] * q).ravel()
+    b = np.broadcast_to(s.c * q, size).ravel()
+    rare = s.rare(q_weights)
+    ends = np.concatenate([s.steepest * q, -s.steepest * q])
+    body = laplace_body(ends, s.n, x, p, np.tile(rare, 2), np.tile(q_weights, 2), s.refine)
+    tolerance = np.broadcast_to(rare, size).ravel()
+    value, by_n, by_b = cross_batch((x, p), s.n, s.d, a, b, tolerance, body)
+    return value.reshape(size) @ q_weights, by_n.reshape(size) @ q_weights, by_b.reshape(size) @ (q_weights * q)
+
+
+class StudentOverlap:
+    """`K2(w) = K(w, w)` and `dK2/dL` anywhere on |w| <= steepest.
+
+    `S(a,a)` is a function of one variable, so it is computed once, on Chebyshev panels in a, and averaged over the query
+    for as many w as wanted. It grows from 1/n to O(1): its logarithm is interpolated.
+    """
+
+    def __init__(self, s: Setting) -> None:
+        q, q_weights = s.queries()
+        x, p = key_quadrature(s.law, q, q_weights, s.steepest, s.refine)
+        self.q, self.q_weights = s.queries(2.0)  # costs nothing here
+        top = s.steepest * float(np.max(np.abs(self.q))) * (1 + 1e-12)
+        self.bottom = 0.0 if s.law.is_symmetric else -top
+        self.panels = math.ceil(PANELS * s.refine) * (1 if s.law.is_symmetric else 2)
+        self.width = (top - self.bottom) / self.panels
+        theta = math.pi * (np.arange(PER_PANEL) + 0.5) / PER_PANEL
+        a = (self.bottom + self.width * (np.arange(self.panels)[:, None] + 0.5 + 0.5 * np.cos(theta))).ravel()
+        # a is reached by queries of at least |a|/steepest: the heaviest of them sets the accuracy
+        heaviest = np.array([np.max(q_weights[np.abs(q) >= r], initial=0.0) for r in np.abs(a) / s.steepest])
+        heaviest = np.maximum(heaviest, 1e-16 * np.max(q_weights))
+        rare = s.rare(heaviest)
+        body = 2 * laplace_body(a, s.n, x, p, rare, heaviest, s.refine)
+        value, by_n = self_batch((x, p), s.n, s.d, a, rare, body)
+        transform = 2.0 / PER_PANEL * np.cos(np.outer(np.arange(PER_PANEL), theta))
+        transform[0] *= 0.5
+        samples = np.stack([np.log(value), by_n / value]).reshape(2, self.panels, PER_PANEL)
+        self.coefficients = samples @ transform.T
+
+    def __call__(self, w: Vector) -> tuple[Vector, Vector]:
+        """K2(w) and dK2/dL at w [W]."""
+        a = w[:, None] * self.q
+        a = np.abs(a) if self.bottom == 0.0 else a
+        position = (a - self.bottom) / self.width
+        panel = np.clip(np.floor(position).astype(int), 0, self.panels - 1)
+        t = 2.0 * (position - panel) - 1.0
+        rows = self.coefficients[:, panel]
+        below, above = np.zeros_like(rows[..., 0]), np.zeros_like(rows[..., 0])
+        for k in range(PER_PANEL - 1, 0, -1):  # Clenshaw
+            below, above = rows[..., k] + 2.0 * t * below - above, below
+        log_value, relative = rows[..., 0] + t * below - above
+        value = np.exp(log_value)
+        return value @ self.q_weights, (value * relative) @ self.q_weights
+
+
+def student_overlaps(s: Setting, w: Vector) -> Vector:
+    """`K2(w)` at w [W] by the single integral at every (w, q): slower than `StudentOverlap`, and independent of it."""
+    q, q_weights = s.queries()
+    x, p = key_quadrature(s.law, q, q_weights, s.steepest, s.refine)
+    rare = s.rare(q_weights)
+    body = laplace_body(s.steepest * q, s.n, x, p, rare, q_weights, s.refine)
+    tolerance = np.broadcast_to(rare, (w.size, q.size)).ravel()
+    value, _ = self_batch((x, p), s.n, s.d, (w[:, None] * q).ravel(), tolerance, 2 * body)
+    return value.reshape(w.size, q.size) @ q_weights
