@@ -10,10 +10,11 @@ from typing import Any
 
 from gflow.cli import _own
 from gflow.cli._output import Output
-from gflow.cli._signals import prompt_exit
+from gflow.cli._signals import check, prompt_exit
 from gflow.config import FiniteTokens, IntegrateConfig
 
 TAIL = 1.0  # how far a run goes on after its last milestone, in units of that milestone's time: shows the convergence
+WORTH_KEEPING = 5.0  # seconds of integration for which a Ctrl-C waits, even if JAX is compiling just then
 
 
 @dataclasses.dataclass
@@ -110,8 +111,15 @@ def _solve(
     import gflow
     from gflow.io.provenance import provenance
 
+    began: dict[str, float] = {}
+
     def told(news: dict[str, Any]) -> None:
-        something.set()
+        # at each sign of life the driver also looks for a signal of its own
+        check()
+        guard.alive()
+        now = time.perf_counter()
+        began.setdefault("integrating", now)
+        guard.precious = now - began["integrating"] > WORTH_KEEPING
         where = "" if news["block"] == "all" else f"{news['block']} "
         found = f", {len(news['found'])} of {news['wanted']} milestones" if news["wanted"] else ""
         output.progress(f"{where}t = {news['t']:.4g}, loss {news['loss']:.4g}, {news['steps']} steps{found}")
@@ -121,8 +129,8 @@ def _solve(
         policy["max_steps"] = config.max_steps
     output.phase("integrating")
     started = time.perf_counter()
-    # until the driver has its first steps there is nothing to keep, and it may be compiling for seconds
-    with _compile_seconds() as compiled, prompt_exit(leave) as something:
+    # for its first steps the driver compiles for seconds: a signal then ends the process, and loses little
+    with _compile_seconds() as compiled, prompt_exit(leave) as guard:
         traj = gflow.solve(
             gflow.GradientFlow(loss),
             params,

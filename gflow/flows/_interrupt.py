@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from types import FrameType
 from typing import Any
 
@@ -33,3 +34,21 @@ class Interrupt:
         if self.asked:
             raise KeyboardInterrupt
         self.asked = True
+
+
+class Grace(Interrupt):
+    """The interruption `source`, heard some `seconds` later: the other blocks get that long to catch up."""
+
+    def __init__(self, source: Interrupt, seconds: float) -> None:
+        self._source, self._seconds = source, seconds
+        self._deadline: float | None = None
+        self._installed = False
+
+    @property
+    def asked(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether the time is over."""
+        if not self._source.asked:
+            return False
+        now = time.perf_counter()
+        self._deadline = now + self._seconds if self._deadline is None else self._deadline
+        return now > self._deadline
