@@ -11,7 +11,7 @@ from numpy.polynomial import chebyshev
 
 from gflow.errors import TableError
 from gflow.io.cache import load_or_build
-from gflow.losses.induction.expectation import Setting, StudentOverlap, student_overlaps, target_overlaps
+from gflow.losses.induction.expectation import Setting, StudentOverlap, target_overlaps
 from gflow.losses.induction.quadrature import Vector
 from gflow.losses.induction.table import OverlapTable
 from gflow.tokens import TokenLaw
@@ -67,20 +67,21 @@ def build_arrays(
     """The numbers of an `OverlapTable` (see `build_table`)."""
     c = w_star**2
     setting = Setting(law, L - 2.0, c, d, max(abs(lo), hi, c), resolution.refine)
-    nodes = nodes_on(lo, hi, resolution.nodes or (40 if setting.steepest < 1.5 else 64))
-    K1, K1_L, K1_c = target_overlaps(setting, nodes)
+    nodes = nodes_on(lo, hi, resolution.nodes or (64 if setting.steepest > 1.5 else 48 if L > 3e3 else 40))
+    target = target_overlaps(setting, nodes)
     student = StudentOverlap(setting)
     edges = np.linspace(lo, hi, CELLS + 1)
     w = (0.5 * (edges[:-1] + edges[1:])[:, None] + 0.5 * (hi - lo) / CELLS * nodes_on(-1.0, 1.0, ORDER)).ravel()
     K2, K2_L = student(w)
-    if not all(np.all(np.isfinite(v)) for v in (K1, K1_L, K1_c, K2, K2_L)) or np.any(K2 <= 0):
+    if not all(np.all(np.isfinite(v)) for v in (target.K1, target.K1_L, K2, K2_L)) or np.any(K2 <= 0):
         raise TableError(f"overlaps at w_star={w_star:g}, L={L:g} are not finite; use a smaller w_star")
     # K1 spans decades when n is large: arcsinh(K1/scale) is a logarithm that survives a change of sign
     scale = float(np.min(K2))
-    y1 = _Interpolant(np.arcsinh(K1 / scale), lo, hi)
-    size_at_nodes = np.hypot(K1, scale)
+    y1 = _Interpolant(np.arcsinh(target.K1 / scale), lo, hi)
+    size = np.hypot(target.K1, scale)
+    sensitivities = (target.K1_L, target.by_c(c, size * y1.slope(nodes)))
     K1 = scale * np.sinh(y1(w))
-    K1_L, K1_c = (_Interpolant(v / size_at_nodes, lo, hi)(w) * np.hypot(K1, scale) for v in (K1_L, K1_c))
+    K1_L, K1_c = (_Interpolant(v / size, lo, hi)(w) * np.hypot(K1, scale) for v in sensitivities)
     K1, moved = _meet(K1, K2, w, c, y1, scale)
     cells = _cells(np.stack([K1, K2]))
     zero = np.zeros_like(K2)
@@ -89,8 +90,8 @@ def build_arrays(
     check = np.unique(np.clip([0.9 * lo, 0.0, 0.35 * c, 0.7 * c, c, hi], lo, hi))
     fine = dataclasses.replace(setting, refine=1.25 * resolution.refine)
     table = evaluate_cells(cells, lo, hi, check)
-    gap1 = np.max(np.abs(table[0] / target_overlaps(fine, check)[0] - 1.0))
-    gap2 = np.max(np.abs(table[1] / student_overlaps(fine, check) - 1.0))
+    gap1 = np.max(np.abs(table[0] / target_overlaps(fine, check).K1 - 1.0))
+    gap2 = np.max(np.abs(table[1] / StudentOverlap(fine)(check)[0] - 1.0))
     # |dK/K| = coth(y) |dy|; a safety factor of 3 on what is measured at a few points only
     tail = y1.tail * float(np.max(1.0 / np.tanh(np.abs(y1(w)))))
     error = np.array([3.0 * gap1 + tail + moved, 3.0 * gap2]) + 1e-13

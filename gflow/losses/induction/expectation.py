@@ -35,8 +35,34 @@ class Setting:
         return np.clip(1e-13 / (relative * math.sqrt(self.n)), 1e-17, 1e-4)
 
 
-def target_overlaps(s: Setting, w: Vector) -> tuple[Vector, Vector, Vector]:
-    """`K1(w) = K(w, c)`, `dK1/dL`, `dK1/dc` at w [W]."""
+@dataclasses.dataclass(frozen=True)
+class TargetOverlaps:
+    """`K1(w) = K(w, c)` and `dK1/dL` at w [W], and what its derivative in c is made of.
+
+    `c dK1/dc = dilation - w dK1/dw`, where `dilation = E_q q dS(wq, cq)/dq`.
+    """
+
+    w: Vector
+    K1: Vector
+    K1_L: Vector
+    dilation: Vector | None
+    K1_c: Vector | None
+
+    def by_c(self, c: float, K1_slope: Vector) -> Vector:
+        """dK1/dc, given dK1/dw."""
+        if self.K1_c is not None:
+            return self.K1_c
+        assert self.dilation is not None
+        return (self.dilation - self.w * K1_slope) / c
+
+
+def target_overlaps(s: Setting, w: Vector) -> TargetOverlaps:
+    """K(w, c) at w [W] and its derivatives.
+
+    For Gaussian tokens the derivative in c is free: integrating by parts against the density of |q| ~ chi_d,
+    `E_q[q dS/dq] = E_q[(q^2 - d) S]`. Other laws differentiate S under the integral.
+    """
+    gaussian = s.law.name == "gaussian"
     q, q_weights = s.queries()
     x, p = key_quadrature(s.law, q, q_weights, s.steepest, s.refine)
     size = (w.size, q.size)
@@ -46,8 +72,12 @@ def target_overlaps(s: Setting, w: Vector) -> tuple[Vector, Vector, Vector]:
     ends = np.concatenate([s.steepest * q, -s.steepest * q])
     body = laplace_body(ends, s.n, x, p, np.tile(rare, 2), np.tile(q_weights, 2), s.refine)
     tolerance = np.broadcast_to(rare, size).ravel()
-    value, by_n, by_b = cross_batch((x, p), s.n, s.d, a, b, tolerance, body)
-    return value.reshape(size) @ q_weights, by_n.reshape(size) @ q_weights, by_b.reshape(size) @ (q_weights * q)
+    rows = cross_batch((x, p), s.n, s.d, a, b, tolerance, body, by_slope=not gaussian)
+    value, by_n, by_b = (r.reshape(size) for r in rows)
+    dilation = value @ (q_weights * (q * q - s.d)) if gaussian else None
+    return TargetOverlaps(
+        w, value @ q_weights, by_n @ q_weights, dilation, None if gaussian else by_b @ (q_weights * q)
+    )
 
 
 class StudentOverlap:
@@ -92,14 +122,3 @@ class StudentOverlap:
         log_value, relative = rows[..., 0] + t * below - above
         value = np.exp(log_value)
         return value @ self.q_weights, (value * relative) @ self.q_weights
-
-
-def student_overlaps(s: Setting, w: Vector) -> Vector:
-    """`K2(w)` at w [W] by the single integral at every (w, q): slower than `StudentOverlap`, and independent of it."""
-    q, q_weights = s.queries()
-    x, p = key_quadrature(s.law, q, q_weights, s.steepest, s.refine)
-    rare = s.rare(q_weights)
-    body = laplace_body(s.steepest * q, s.n, x, p, rare, q_weights, s.refine)
-    tolerance = np.broadcast_to(rare, (w.size, q.size)).ravel()
-    value, _ = self_batch((x, p), s.n, s.d, (w[:, None] * q).ravel(), tolerance, 2 * body)
-    return value.reshape(w.size, q.size) @ q_weights

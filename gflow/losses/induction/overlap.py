@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -96,7 +97,9 @@ def _cross_moments(a: Array, b: Array, log_u: Array, log_v: Array, x: Array, p: 
     )
 
 
-def _chunk_cross(n: Array, d: Array, x: Array, p: Array, rows: tuple[Array, ...]) -> tuple[Array, Array, Array]:
+def _chunk_cross(
+    n: Array, d: Array, x: Array, p: Array, rows: tuple[Array, ...], by_slope: bool
+) -> tuple[Array, Array, Array]:
     a, b, log_u, wu, log_v, wv = rows
     mean, second = jnp.sum(p * x), jnp.sum(p * x**2)
 
@@ -107,6 +110,8 @@ def _chunk_cross(n: Array, d: Array, x: Array, p: Array, rows: tuple[Array, ...]
 
     # (u, v) nodes held fixed: the integral does not depend on them, so neither does its derivative
     out, by_n = jax.jvp(lambda n: value(n, b), (n,), (jnp.ones_like(n),))
+    if not by_slope:
+        return out, by_n, jnp.full_like(out, jnp.nan)
     _, by_b = jax.jvp(lambda b: value(n, b), (b,), (jnp.ones_like(b),))
     return out, by_n, by_b
 
@@ -129,7 +134,7 @@ def _chunk_self(n: Array, d: Array, x: Array, p: Array, rows: tuple[Array, ...])
     return jax.jvp(value, (n,), (jnp.ones_like(n),))
 
 
-@jax.jit
+@functools.partial(jax.jit, static_argnames="by_slope")
 def cross_overlaps(
     n: Float[Array, ""],
     d: Float[Array, ""],
@@ -141,12 +146,15 @@ def cross_overlaps(
     wu: Float[Array, "chunks c nu"],
     log_v: Float[Array, "chunks c nv"],
     wv: Float[Array, "chunks c nv"],
+    by_slope: bool,
 ) -> tuple[Float[Array, "chunks c"], Float[Array, "chunks c"], Float[Array, "chunks c"]]:
     """`S(a,b)`, `dS/dn`, `dS/db` by the double Laplace integral, a chunk at a time (MATH section 4).
 
+    `dS/db` costs as many matrix products again: NaN unless `by_slope`.
+
     x, p: nodes and weights of one token; log_u, wu (log_v, wv): the Laplace rules for a (for b); d: token dimension.
     """
-    return jax.lax.map(lambda rows: _chunk_cross(n, d, x, p, rows), (a, b, log_u, wu, log_v, wv))
+    return jax.lax.map(lambda rows: _chunk_cross(n, d, x, p, rows, by_slope), (a, b, log_u, wu, log_v, wv))
 
 
 @jax.jit
@@ -171,14 +179,21 @@ def _chunked(rows: Vector) -> Vector:
 
 
 def cross_batch(
-    law_nodes: tuple[Vector, Vector], n: float, d: int, a: Vector, b: Vector, tolerance: Vector, body: int
+    law_nodes: tuple[Vector, Vector],
+    n: float,
+    d: int,
+    a: Vector,
+    b: Vector,
+    tolerance: Vector,
+    body: int,
+    by_slope: bool = False,
 ) -> tuple[Vector, Vector, Vector]:
-    """`S(a,b)`, `dS/dn`, `dS/db` for slopes a, b [B]; `law_nodes` = (x, p), `tolerance` [B] as in `laplace_rule`."""
+    """`S(a,b)`, `dS/dn`, `dS/db` (NaN unless `by_slope`) for slopes a, b [B]; `law_nodes` = (x, p), `tolerance` [B] as in `laplace_rule`."""
     x, p = law_nodes
     log_u, wu = laplace_rule(a, n, x, p, tolerance, body)
     log_v, wv = laplace_rule(b, n, x, p, tolerance, body)
     rows = [_chunked(r) for r in (a, b, log_u, wu, log_v, wv)]
-    out = cross_overlaps(np.float64(n), np.float64(d), x, p, *rows)
+    out = cross_overlaps(np.float64(n), np.float64(d), x, p, *rows, by_slope=by_slope)
     return tuple(np.asarray(o).reshape(-1)[: a.size] for o in out)  # pyright: ignore[reportReturnType]
 
 
