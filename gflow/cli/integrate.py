@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import os
+import sys
+import traceback
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -73,7 +75,9 @@ def integrate(
     model: Annotated[str | None, _flag("--model", PROBLEM, "Which model. [default: induction]")] = None,
     solver: Annotated[
         str | None,
-        _flag("--solver", SOLVER, "auto, tsit5, dopri5, dopri8, kvaerno3, kvaerno5 or kencarp5. [default: auto]"),
+        _flag(
+            "--solver", SOLVER, "auto, tsit5, dopri5, dopri8, rodas5p, kvaerno3, kvaerno5 or kencarp5. [default: auto]"
+        ),
     ] = None,
     rtol: Annotated[float | None, _flag("--rtol", SOLVER, "Relative tolerance of a step. [default: 1e-9]")] = None,
     atol: Annotated[
@@ -116,12 +120,13 @@ def integrate(
         output.remark(_opening(settings))
         finished = _run.run(settings, output, leave=lambda: _leave(output))
         interrupted = finished.traj.status.value == "interrupted"
+        problems: dict[str, str] = {}
         try:
             if not interrupted:
-                _run.compare(finished, settings, output)
+                _attempt(problems, "theory", lambda _: _run.compare(finished, settings, output))
         except KeyboardInterrupt:
             interrupted = True
-        problems = _write(finished, settings, output, draw_too=not interrupted)
+        _write(finished, settings, output, problems, draw_too=not interrupted)
     _report(finished, settings, output, problems)
     if interrupted:
         _say_interrupted(finished, settings, output, problems)
@@ -148,9 +153,10 @@ def _leave(output: Output) -> None:
         output.document({"status": "interrupted", "message": text, "exit_status": INTERRUPTED})
 
 
-def _write(finished: _run.Run, settings: IntegrateConfig, output: Output, draw_too: bool) -> dict[str, str]:
-    """Save and draw. Returns {path: what went wrong}, so that a failing figure does not cost the data."""
-    problems = {}
+def _write(
+    finished: _run.Run, settings: IntegrateConfig, output: Output, problems: dict[str, str], *, draw_too: bool
+) -> None:
+    """Save and draw; what goes wrong is noted, so that a failing figure does not cost the data."""
     if settings.out is not None:
         output.phase(f"saving {settings.out}")
         with unhurried():
@@ -160,16 +166,18 @@ def _write(finished: _run.Run, settings: IntegrateConfig, output: Output, draw_t
         from gflow.cli.plot import draw
 
         _attempt(problems, settings.plot, lambda path: draw(finished.traj, path, settings.overwrite))
-    return problems
 
 
-def _attempt(problems: dict[str, str], path: str, write: Callable[[str], Any]) -> None:
+def _attempt(problems: dict[str, str], what: str, act: Callable[[str], Any]) -> None:
+    """`act(what)`, where a failure must not keep the results from being told."""
     try:
-        write(path)
+        act(what)
     except GflowError as error:
-        problems[path] = str(error)
-    except Exception as error:  # the results must be told whatever a file does
-        problems[path] = f"{path}: {type(error).__name__}: {' '.join(str(error).split())}"
+        problems[what] = str(error)
+    except Exception as error:
+        if "--debug" in sys.argv:
+            traceback.print_exc()
+        problems[what] = f"{what}: {type(error).__name__}: {' '.join(str(error).split())}"
 
 
 def _report(finished: _run.Run, settings: IntegrateConfig, output: Output, problems: dict[str, str]) -> None:

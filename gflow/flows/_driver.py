@@ -162,7 +162,7 @@ class BlockRun:
         if self.time >= 2 * self._looked_at:
             self._set(armed=True)
         if self.auto and is_explicit(self.method.solver) and self._stability_limited():
-            self._change_solver("kvaerno5")
+            self._change_solver("rodas5p")
         return None
 
     def _rest(self) -> Status | None:

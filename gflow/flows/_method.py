@@ -10,10 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from gflow.errors import InputError
+from gflow.flows._rodas import Rodas5P
 from gflow.flows._segment import Method
 
 EXPLICIT = {"tsit5": diffrax.Tsit5, "dopri5": diffrax.Dopri5, "dopri8": diffrax.Dopri8}
-IMPLICIT = {"kvaerno3": diffrax.Kvaerno3, "kvaerno5": diffrax.Kvaerno5, "kencarp5": diffrax.KenCarp5}
+IMPLICIT = {"rodas5p": Rodas5P, "kvaerno3": diffrax.Kvaerno3, "kvaerno5": diffrax.Kvaerno5, "kencarp5": diffrax.KenCarp5}
 DEFAULT_RTOL = {"float64": 1e-9, "float32": 1e-5}
 
 
@@ -47,6 +48,8 @@ def _solver(solver: str | diffrax.AbstractSolver, tolerance: Any) -> diffrax.Abs
     name = "dopri8" if solver == "auto" else solver
     if name in EXPLICIT:
         return EXPLICIT[name](scan_kind="lax")
+    if name == "rodas5p":
+        return Rodas5P()
     if name in IMPLICIT:
         newton = diffrax.VeryChord(rtol=tolerance, atol=tolerance)
         return IMPLICIT[name](scan_kind="lax", root_finder=newton)

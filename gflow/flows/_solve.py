@@ -19,7 +19,7 @@ from gflow.errors import InputError, SolveError
 from gflow.flows._driver import BlockRun, total
 from gflow.flows._flow import GradientFlow
 from gflow.flows._initial import as_arrays, block_masks, check_finite, check_loss, flat_problem, make_blocks, precision
-from gflow.flows._interrupt import Interrupt
+from gflow.flows._interrupt import Grace, Interrupt
 from gflow.flows._joint import locate
 from gflow.flows._method import resolve_rtol
 from gflow.flows._stationary import classify
@@ -28,7 +28,7 @@ from gflow.flows._trajectory import LogSpaced, Trajectory
 
 Progress = Callable[[dict[str, Any]], None]
 ERROR_CHECK = 32.0  # the second solve that measures the error uses a tolerance this much looser
-GRACE = 1.0  # seconds in which the other blocks may catch up after an interruption
+GRACE = 0.5  # seconds in which the other blocks may catch up after an interruption
 _ORDER = (Status.interrupted, Status.non_finite, Status.stagnated, Status.max_steps)
 
 
@@ -70,8 +70,8 @@ def solve(
     Arguments:
     - `flow`: a `GradientFlow`, or just a loss. `params`: any PyTree of float32 or float64 arrays; that precision is used.
     - `milestones`: name -> `Below`, `Above` or `Crosses`; each is found to the solver's accuracy.
-    - `solver`: "auto" (explicit Dopri8, changing to Kvaerno5 where stability limits its steps), "tsit5", "dopri5",
-      "dopri8", "kvaerno3", "kvaerno5", "kencarp5", or a diffrax solver instance.
+    - `solver`: "auto" (explicit Dopri8, changing to Rodas5P where stability limits its steps), "tsit5", "dopri5",
+      "dopri8", "rodas5p", "kvaerno3", "kvaerno5", "kencarp5", or a diffrax solver instance.
     - `rtol`: relative tolerance per step, 1e-9 in float64 and 1e-5 in float32 by default. `atol`: absolute tolerance,
       a number or a PyTree; by default rtol times the size of each leaf's initial value.
     - `max_steps`: steps tried per independent block of the loss.
@@ -137,12 +137,10 @@ def _solve(
         status[run.name] = run.advance(t1, stop, policy.max_steps, interrupt, progress)
     # a run to t1 that came to rest early goes on without looking for rest, so that it ends exactly at t1
     end = t1 if t1 is not None else _common_end(runs, status, conditions, joint, policy)
-    deadline = time.perf_counter() + GRACE
+    late = Grace(interrupt, GRACE)
     for run in runs:
         done = status.get(run.name)
         if end > run.time and done in (None, Status.converged, Status.milestones_reached):
-            late = Interrupt()
-            late.asked = interrupt.asked and time.perf_counter() > deadline
             last = run.advance(end, False, policy.max_steps, late, progress, settle=False)
             # without t1, what ended the block first is why the run ended; going on only fills it up
             status[run.name] = last if t1 is not None or done is None or last in _ORDER else done

@@ -30,7 +30,7 @@ class Status(enum.Enum):
 
 
 _REMEDY = {
-    Status.max_steps: "raise max_steps, loosen rtol, or use an implicit solver (solver='kvaerno5')",
+    Status.max_steps: "raise max_steps, loosen rtol, or use an implicit solver (solver='rodas5p')",
     Status.stagnated: "use float64 parameters, or rescale time (rates=..., a clock) so that t does not dwarf the step",
     Status.non_finite: "the loss or its gradient is not finite there: check the loss near the last state, "
     "or start closer to the region you mean",

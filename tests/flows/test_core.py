@@ -78,7 +78,7 @@ def test_case_13_new_numbers_do_not_compile_anew():
         loss = Counted(jnp.asarray(depth))
         return solve(loss, start, milestones={"m": Below(loss, level)}, t1=t1, rtol=1e-8)
 
-    run(0.1, 1.0, 1e-3, 1.0)
+    run(0.1, 100.0, 1e-4, 1.0)
     before = len(TRACES)
     for start, depth, level, t1 in ((0.2, 101.0, 1e-4, 2.0), (0.3, 102.0, 2e-4, 3.0)):
         run(start, depth, level, t1)
