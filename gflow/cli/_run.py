@@ -70,13 +70,13 @@ def compare(finished: Run, config: IntegrateConfig, output: Output) -> None:
     if finished.problem is None:
         return
     output.phase("comparing with theory")
+    problem, loss = finished.problem, finished.loss
+    finished.plateau = float(problem.plateau())
+    finished.error_bound = _error_bound(finished.traj, loss)
     from gflow.theory import predictions
 
-    problem, loss = finished.problem, finished.loss
     finished.predictions = predictions.predict(problem, loss, config.sigma_init)
-    finished.plateau = float(problem.plateau())
     finished.measured = {"growth_rate": _growth_rate(finished.traj, problem, loss)}
-    finished.error_bound = _error_bound(finished.traj, loss)
 
 
 def _run_own(config: IntegrateConfig, output: Output, leave: Callable[[], None]) -> Run:

@@ -42,17 +42,18 @@ def info(
 
 
 def _facts(clear: bool) -> dict[str, Any]:
-    from gflow.io.compilation import cache_root
+    from gflow.io.cache import cache_dir
     from gflow.io.provenance import provenance
 
-    root = cache_root()
+    root = cache_dir()
     size = _size(root)
     if clear:
         try:
             # only what gflow put there: the folder may be one that the user chose
-            for name in ("compiled", "tables"):
-                if (root / name).exists():
-                    shutil.rmtree(root / name)
+            for table in root.glob("table-*.npz"):
+                table.unlink(missing_ok=True)
+            if (root / "compiled").exists():
+                shutil.rmtree(root / "compiled")
         except OSError as error:
             raise OutputError(f"{root} cannot be cleared: {error.strerror or error}; check its permissions") from None
     import jax

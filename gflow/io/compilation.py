@@ -9,12 +9,7 @@ import platform
 import sys
 from pathlib import Path
 
-import platformdirs
-
-
-def cache_root() -> Path:
-    """gflow's cache folder: GFLOW_CACHE_DIR where it is set, else the user's cache folder."""
-    return Path(os.environ.get("GFLOW_CACHE_DIR") or platformdirs.user_cache_dir("gflow"))
+from gflow.io.cache import cache_dir
 
 
 def compilation_folder() -> Path:
@@ -29,7 +24,7 @@ def compilation_folder() -> Path:
     except OSError:
         processor += platform.processor()
     digest = hashlib.sha256(processor.encode()).hexdigest()[:8]
-    return cache_root() / "compiled" / f"jaxlib-{importlib.metadata.version('jaxlib')}-{digest}"
+    return cache_dir() / "compiled" / f"jaxlib-{importlib.metadata.version('jaxlib')}-{digest}"
 
 
 def enable_compilation_cache() -> Path | None:

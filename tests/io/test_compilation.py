@@ -7,7 +7,8 @@ from pathlib import Path
 import jax
 import pytest
 
-from gflow.io.compilation import cache_root, compilation_folder, enable_compilation_cache
+from gflow.io.cache import cache_dir
+from gflow.io.compilation import compilation_folder, enable_compilation_cache
 
 
 @pytest.fixture(autouse=True)
@@ -19,7 +20,7 @@ def restored(monkeypatch: pytest.MonkeyPatch):
 
 def test_the_folder_is_the_users_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GFLOW_CACHE_DIR", str(tmp_path))
-    assert cache_root() == tmp_path
+    assert cache_dir() == tmp_path
     folder = enable_compilation_cache()
     assert folder == compilation_folder()
     assert folder is not None
@@ -29,7 +30,7 @@ def test_the_folder_is_the_users_choice(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_without_a_choice_it_is_the_user_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GFLOW_CACHE_DIR")
-    assert cache_root().name == "gflow"
+    assert cache_dir().name == "gflow"
 
 
 def test_a_cache_chosen_for_jax_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
