@@ -67,7 +67,7 @@ def build_arrays(
     """The numbers of an `OverlapTable` (see `build_table`)."""
     c = w_star**2
     setting = Setting(law, L - 2.0, c, d, max(abs(lo), hi, c), resolution.refine)
-    nodes = nodes_on(lo, hi, resolution.nodes or (64 if setting.steepest > 1.5 else 48 if L > 3e3 else 40))
+    nodes = nodes_on(lo, hi, resolution.nodes or (60 if setting.steepest > 1.5 else 48 if L > 3e3 else 40))
     target = target_overlaps(setting, nodes)
     student = StudentOverlap(setting)
     edges = np.linspace(lo, hi, CELLS + 1)

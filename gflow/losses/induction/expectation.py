@@ -11,7 +11,7 @@ from gflow.losses.induction.overlap import cross_batch, self_batch
 from gflow.losses.induction.quadrature import Vector, key_quadrature, laplace_body, query_quadrature
 from gflow.tokens import TokenLaw
 
-PANELS, PER_PANEL = 24, 12
+PER_PANEL, PANEL_WIDTH = 12, 0.4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +64,7 @@ def target_overlaps(s: Setting, w: Vector) -> TargetOverlaps:
     """
     gaussian = s.law.name == "gaussian"
     q, q_weights = s.queries()
-    x, p = key_quadrature(s.law, q, q_weights, s.steepest, s.refine)
+    x, p = key_quadrature(s.law, s.n, q, q_weights, s.steepest, s.refine)
     size = (w.size, q.size)
     a = (w[:, None] * q).ravel()
     b = np.broadcast_to(s.c * q, size).ravel()
@@ -89,11 +89,11 @@ class StudentOverlap:
 
     def __init__(self, s: Setting) -> None:
         q, q_weights = s.queries()
-        x, p = key_quadrature(s.law, q, q_weights, s.steepest, s.refine)
+        x, p = key_quadrature(s.law, s.n, q, q_weights, s.steepest, s.refine)
         self.q, self.q_weights = s.queries(2.0)  # costs nothing here
         top = s.steepest * float(np.max(np.abs(self.q))) * (1 + 1e-12)
         self.bottom = 0.0 if s.law.is_symmetric else -top
-        self.panels = math.ceil(PANELS * s.refine) * (1 if s.law.is_symmetric else 2)
+        self.panels = math.ceil(s.refine * (top - self.bottom) / PANEL_WIDTH)
         self.width = (top - self.bottom) / self.panels
         theta = math.pi * (np.arange(PER_PANEL) + 0.5) / PER_PANEL
         a = (self.bottom + self.width * (np.arange(self.panels)[:, None] + 0.5 + 0.5 * np.cos(theta))).ravel()

@@ -21,7 +21,7 @@ Vector = npt.NDArray[np.float64]
 # The aliasing error of the trapezium in x is e^{-pi^2/(a h)}, and e^{-pi^2/h} in log u: the poles of exp(-u e^{ax})'s
 # Mellin transform lie pi/2 off the real axis.
 _DIGITS = 27.6  # -log 1e-12
-_BODIES = (32, 48, 64, 80, 96, 128, 160, 192, 256)
+_BODIES = (32, 48, 64, 80, 96, 112, 128, 160, 192, 256)
 TAIL = 10
 
 
@@ -31,7 +31,7 @@ def _digits(q_weights: Vector, target: float) -> Vector:
 
 
 def key_quadrature(
-    law: TokenLaw, q: Vector, q_weights: Vector, slope_per_q: float, refine: float = 1.0
+    law: TokenLaw, n: float, q: Vector, q_weights: Vector, slope_per_q: float, refine: float = 1.0
 ) -> tuple[Vector, Vector]:
     """Nodes and weights [m] for `E_x`, fine enough for logits `a x` with `|a| <= slope_per_q * q` at each query q.
 
@@ -40,8 +40,9 @@ def key_quadrature(
     if law.name not in ("gaussian", "uniform"):
         return np.asarray(law.nodes, dtype=float), np.asarray(law.weights, dtype=float)
     slopes = slope_per_q * np.abs(q)
-    # a * h <= pi^2 / digits for every query
-    steepest = max(1.3 * float(np.max(slopes * _digits(q_weights, _DIGITS))) / math.pi**2, 1.0 / 0.25) * refine
+    # a * h <= pi^2 / digits for every query; the n-th power multiplies what is left
+    many = 1.0 + 0.02 * math.log(n)
+    steepest = max(many * float(np.max(slopes * _digits(q_weights, _DIGITS))) / math.pi**2, 1.0 / 0.25) * refine
     if law.name == "gaussian":
         # rounded so that similar problems share one compilation
         half = 32 * math.ceil(GAUSSIAN_EDGE * steepest / 32)
@@ -63,7 +64,7 @@ def query_quadrature(
     A softmax has poles where the keys' partition function vanishes, at a distance ~ 1/slope from the real axis, so the
     number of nodes grows with the largest logit scale `slope_per_q`, most for few keys (n). Symmetric laws need q >= 0 only, since S(wq, w'q) is even in q.
     """
-    refine = refine * (1.0 + slope_per_q * (0.45 + 1.1 / math.sqrt(n)))
+    refine = refine * (1.0 + slope_per_q * (0.42 + 0.75 / math.sqrt(n)))
     if law.name == "gaussian":
         return _gaussian_queries(d, refine)
     if law.name == "uniform":
