@@ -89,7 +89,7 @@ def table(rows: Sequence[Sequence[str]], left: int) -> str:
 
 def losses_text(losses: dict[str, dict[str, float]]) -> str:
     """One line per part of the loss: first value, plateau where there is one, last value."""
-    rows = [("loss", "start", "plateau", "end")]
+    rows: list[tuple[str, ...]] = [("loss", "start", "plateau", "end")]
     for name, values in losses.items():
         rows.append((name, *(_number(values.get(key), 6) for key in ("initial", "plateau", "final"))))
     if all(row[2] == "-" for row in rows[1:]):
