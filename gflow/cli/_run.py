@@ -73,10 +73,10 @@ def compare(finished: Run, config: IntegrateConfig, output: Output) -> None:
     problem, loss = finished.problem, finished.loss
     finished.plateau = float(problem.plateau())
     finished.error_bound = _error_bound(finished.traj, loss)
-    from gflow.theory import predictions
+    from gflow.theory import measured, predictions
 
+    finished.measured = {"growth_rate": measured.growth_rate(finished.traj)}
     finished.predictions = predictions.predict(problem, loss, config.sigma_init)
-    finished.measured = {"growth_rate": _growth_rate(finished.traj, problem, loss)}
 
 
 def _run_own(config: IntegrateConfig, output: Output, leave: Callable[[], None]) -> Run:
@@ -152,22 +152,15 @@ def _compile_seconds() -> Iterator[list[float]]:
 
     total = [0.0]
 
-    def listen(event: str, seconds: float, **_: Any) -> None:
+    def listen(event: str, duration_secs: float, **_: str | int) -> None:
         if event.startswith("/jax/core/compile/"):
-            total[0] += seconds
+            total[0] += duration_secs
 
     jax.monitoring.register_event_duration_secs_listener(listen)
     try:
         yield total
     finally:
         jax.monitoring.unregister_event_duration_listener(listen)
-
-
-def _growth_rate(traj: Any, problem: Any, loss: Any) -> float | None:
-    from gflow.theory import predictions
-
-    measure = getattr(predictions, "measured_growth_rate", None)
-    return None if measure is None else measure(traj, problem, loss)
 
 
 def _error_bound(traj: Any, loss: Any) -> dict[str, float]:
