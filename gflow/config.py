@@ -25,7 +25,7 @@ _CHOICES = {
 # limits by key: lowest, highest, is the lowest excluded, what the limit is about
 _LIMITS = {
     "L": (4, 1e12, False, "the target needs at least 4 tokens"),
-    "alpha_star": (0, 1e6, False, "alpha* weighs the 4-gram part against the induction part"),
+    "alpha_star": (0, 1e6, True, "alpha* weighs the 4-gram part, and at 0 there is none"),
     "w_star": (0, 10, True, "w*^2 is the target's logit scale, and at 0 there is nothing to learn"),
     "sigma_init": (1e-100, 10, False, "the flow starts from a small positive value; at 0 it never moves"),
     "d": (1, 4096, False, "tokens have d components"),

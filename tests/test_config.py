@@ -66,7 +66,7 @@ CASE_20 = {
     f"seed = {'9' * 5000}": ["not valid TOML"],
     "w_star = 0": ["w_star = 0", "> 0"],
     "w_star = -0.5": ["w_star = -0.5", "> 0"],
-    "alpha_star = -1": ["alpha_star = -1", ">= 0"],
+    "alpha_star = -1": ["alpha_star = -1", "> 0"],
     "sigma_init = 0": ["sigma_init = 0", "1e-100"],
     "sigma_init = -1e-3": ["sigma_init = -0.001"],
     "d = 2.5": ["d = 2.5", "whole"],
@@ -170,5 +170,15 @@ def test_case_20_the_same_for_flags(flags: list[str], part: str, capsys: pytest.
 
 
 def test_limits_are_inclusive_where_they_say_so() -> None:
-    assert resolve({"L": 4, "alpha_star": 0, "t1": 0, "sigma_init": 1e-8}, {}).L == 4.0
+    assert resolve({"L": 4, "t1": 0, "sigma_init": 1e-8}, {}).L == 4.0
     assert math.isclose(resolve({"w_star": 1.5}, {}).w_star, 1.5)
+
+
+def test_solver_names_are_those_of_solve() -> None:
+    from gflow.flows._method import EXPLICIT, IMPLICIT
+
+    for name in ("auto", *EXPLICIT, *IMPLICIT):
+        assert resolve({"solver": name}, {}).solver == name
+    with pytest.raises(InputError) as refused:
+        resolve({"solver": "qqq"}, {})
+    assert str(refused.value).endswith(f"known are {', '.join(('auto', *EXPLICIT, *IMPLICIT))}")
