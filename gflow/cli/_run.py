@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from gflow.cli import _own
-from gflow.cli._output import Output
+from gflow.cli._output import Output, plain
 from gflow.cli._signals import check, prompt_exit
 from gflow.config import FiniteTokens, IntegrateConfig
 
@@ -76,7 +76,9 @@ def compare(finished: Run, config: IntegrateConfig, output: Output) -> None:
     from gflow.theory import measured, predictions
 
     finished.measured = {"growth_rate": measured.growth_rate(finished.traj)}
-    finished.predictions = predictions.predict(problem, loss, config.sigma_init)
+    finished.predictions = plain(predictions.predict(problem, loss, config.sigma_init))
+    # into the file too, so that its figure can be drawn without computing them again
+    finished.traj.provenance["predictions"] = {"plateau": finished.plateau, **finished.predictions}
 
 
 def _run_own(config: IntegrateConfig, output: Output, leave: Callable[[], None]) -> Run:

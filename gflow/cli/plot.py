@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -42,7 +42,7 @@ def plot(
     return 0
 
 
-def draw(traj: object, path: str, overwrite: bool) -> None:
+def draw(traj: Any, path: str, overwrite: bool) -> None:
     """Draw a trajectory to a file, whose suffix decides the format, without ever needing a display."""
     import matplotlib
 
@@ -51,7 +51,7 @@ def draw(traj: object, path: str, overwrite: bool) -> None:
 
     from gflow.plots import flagship
 
-    figure = flagship(traj)
+    figure = flagship(traj, predictions=traj.provenance.get("predictions"))
     try:
         with atomic_path(path, overwrite) as temporary:
             figure.savefig(temporary, format=Path(path).suffix[1:].lower())
