@@ -11,7 +11,7 @@ os.environ["JAX_ENABLE_X64"] = "1"
 os.environ["MPLBACKEND"] = "Agg"
 _cache = os.environ.get("GFLOW_TEST_CACHE_DIR") or tempfile.mkdtemp(prefix="gflow-test-")
 os.environ["GFLOW_CACHE_DIR"] = _cache
-for _name in ("XLA_FLAGS", "JAX_COMPILATION_CACHE_DIR", "FORCE_COLOR", "PYTHONPATH"):
+for _name in ("XLA_FLAGS", "JAX_COMPILATION_CACHE_DIR", "FORCE_COLOR"):
     os.environ.pop(_name, None)
 
 import jaxtyping  # noqa: E402
