@@ -26,7 +26,7 @@ def spawn(folder: Path, *flags: str):
 def test_progress_then_results(tmp_path: Path) -> None:
     child = spawn(tmp_path)
     child.expect("loading JAX")
-    child.expect("0.3465735")  # b^2 halves at t = log(2)/2
+    child.expect("0.3465736")  # b^2 halves at t = log(2)/2
     child.expect(pexpect.EOF)
     child.close()
     assert child.exitstatus == 0
