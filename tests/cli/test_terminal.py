@@ -10,7 +10,12 @@ from pathlib import Path
 import pytest
 
 pexpect = pytest.importorskip("pexpect")
-pytestmark = pytest.mark.skipif(not os.path.exists("/dev/ptmx"), reason="needs pseudo-terminals")
+pytestmark = [
+    pytest.mark.skipif(not os.path.exists("/dev/ptmx"), reason="needs pseudo-terminals"),
+    # pexpect forks and becomes another program at once, so JAX's threads do no harm
+    pytest.mark.filterwarnings(r"ignore:os\.fork\(\) was called:RuntimeWarning"),
+    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),
+]
 
 MODULE = "def bowl(p):\n    return 0.5 * p['b'] ** 2\n"
 OWN = ["-m", "gflow", "integrate", "--loss", "terminal_bowl:bowl", "--init", "init.toml"]
