@@ -43,9 +43,10 @@ def _run_induction(config: IntegrateConfig, output: Output, leave: Callable[[], 
         import gflow
 
         gflow.enable_compilation_cache()
-        law: Any = config.tokens
-        if isinstance(law, FiniteTokens):
-            law = gflow.tokens.finite(law.values, law.probabilities)
+        if isinstance(config.tokens, FiniteTokens):
+            law = gflow.tokens.finite(config.tokens.values, config.tokens.probabilities)
+        else:
+            law = gflow.tokens.from_name(config.tokens)
         problem = gflow.InductionProblem(
             L=config.L,
             alpha_star=config.alpha_star,
