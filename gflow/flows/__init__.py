@@ -8,10 +8,10 @@ from gflow.flows._clocks import (
     PlainClock as PlainClock,
     ScaledClock as ScaledClock,
 )
-from gflow.flows._registry import register_params as register_params
 from gflow.flows._flow import GradientFlow as GradientFlow
 from gflow.flows._persist import load as load
+from gflow.flows._registry import register_params as register_params
 from gflow.flows._solve import solve as solve, stationary_point as stationary_point
 from gflow.flows._status import Milestone as Milestone, StationaryPoint as StationaryPoint, Status as Status
-from gflow.flows._trajectory import LogSpaced as LogSpaced, Trajectory as Trajectory
 from gflow.flows._traced import Endpoint as Endpoint, integrate as integrate
+from gflow.flows._trajectory import LogSpaced as LogSpaced, Trajectory as Trajectory

@@ -2,86 +2,88 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-import diffrax
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
 from gflow.conditions import Condition
+from gflow.errors import InputError
+from gflow.flows._blocks import Block
+from gflow.flows._compiled import Launch, Summary, advance_block, launch_block, resume_block
 from gflow.flows._dense import DenseBlock, Leg
+from gflow.flows._flow import GradientFlow
+from gflow.flows._initial import precision
 from gflow.flows._interrupt import Interrupt
 from gflow.flows._method import is_explicit, make_method
 from gflow.flows._problem import FlatProblem
-from gflow.flows._segment import Halt, Log, Method, State, begin, restart, segment
-from gflow.flows._stationary import classify, stiffness
+from gflow.flows._segment import Halt, Log, Method, State
+from gflow.flows._stationary import classify
 from gflow.flows._status import Milestone, StationaryPoint, Status
-from gflow.flows._watch import Watch, make_watch
+from gflow.flows._watch import Watch, make_marks
 
 CAPACITY = 256  # accepted steps logged per segment
-FIRST_BUDGET = 128
+FIRST_BUDGET = 8  # steps tried before anything is known of their price
+SEGMENT_SECONDS = 0.3  # long enough to keep the device busy, short enough to hear Ctrl-C
 IMPLICIT_LIMIT = 512  # parameters beyond which a dense Newton solve costs more than it saves
 STABILITY_LIMITED = 2.5  # h * |eigenvalue| above which an explicit step is taken to be limited by stability
 
 
-@eqx.filter_jit
-def _start(
-    problem: FlatProblem, watch: Watch, method: Method, s0: Any, z0: Any, budget: Any, capacity: int
-) -> State:
-    return segment(problem, watch, method, begin(problem, watch, method, s0, z0, capacity), budget)
-
-
-_segment = eqx.filter_jit(segment)
-
-
-@eqx.filter_jit
-def _resume(problem: FlatProblem, watch: Watch, method: Method, state: State, capacity: int) -> State:
-    """A fresh start at the present state (new solver, new end, grown table); what was found and counted is kept."""
-    fresh = begin(problem, watch, method, state.s, state.z, capacity)
-    kept = eqx.tree_at(
-        lambda st: (st.found, st.loss_first, st.loss_rise, st.accepted, st.rejected, st.armed),
-        fresh,
-        (
-            eqx.tree_at(lambda f: f.land, state.found, jnp.asarray(jnp.inf, state.s.dtype)),
-            state.loss_first,
-            state.loss_rise,
-            state.accepted,
-            state.rejected,
-            state.armed,
-        ),
-    )
-    return restart(problem, method, kept)
-
-
-@eqx.filter_jit
-def _values(watch: Watch, problem: FlatProblem, z: Any) -> Any:
-    return watch.values(problem, z)
+# seconds per step of each kind of problem met so far, so that a repeated solve starts with segments of the right size
+_PACE: dict[Any, float] = {}
 
 
 class BlockRun:
     """One block on its way: pure state on the device, the record of its path on the host."""
 
+    # set by the first call of `advance`
+    problem: FlatProblem
+    watch: Watch
+    method: Method
+    state: State
+    summary: Summary
+    z0: jax.Array
+
     def __init__(
         self,
-        name: str,
-        problem: FlatProblem,
-        z0: jax.Array,
+        flow: GradientFlow,
+        block: Block,
+        params: PyTree,
+        moves: PyTree,
+        shown: PyTree,
         conditions: dict[str, Condition],
-        solver: str | diffrax.AbstractSolver,
-        rtol: float,
-        settle: float,
+        policy: Any,
     ) -> None:
-        self.name, self.problem, self.conditions = name, problem, conditions
-        self.solver, self.rtol, self.settle = solver, rtol, settle
-        self.auto = solver == "auto"
-        self.z0 = z0
-        self.watch = make_watch(problem, list(conditions.values()), z0)
-        self.state: State | None = None
-        self.method: Method | None = None
+        self.name, self.conditions = block.name, conditions
+        self.dtype = precision(params)
+        self.auto, self.settle, self.rtol = policy.solver == "auto", policy.settle, policy.rtol
+        self.t0 = float(policy.t0)
+        number = lambda x: jnp.asarray(x, self.dtype)  # noqa: E731
+        rates = flow.rate_tree(params)
+        self.moves_something = any(jax.tree.leaves(moves))
+        self._launch = Launch(
+            block=block,
+            params=params,
+            moves=moves,
+            shown=shown,
+            rates=jax.tree.map(jnp.asarray, rates),
+            chart=flow.chart,
+            t0=number(self.t0),
+            rtol=number(self.rtol),
+            atol=policy.atol,
+            marks=make_marks(list(conditions.values()), block.loss),
+            solver=policy.solver,
+            quiet=number(0.0),
+            stop_when_found=jnp.asarray(False),
+        )
+        self._kind = jax.tree.structure(self._launch)
+        self.started = False
         self.stationary: StationaryPoint | None = None
         self.saddles: list[StationaryPoint] = []
         self.note = ""
@@ -100,28 +102,26 @@ class BlockRun:
         settle: bool = True,
     ) -> Status:
         """Integrate on: to t1 exactly, to the last milestone, or (`settle`) to rest, whichever comes first."""
-        problem = self.problem
-        dtype = self.z0.dtype
-        s_end = jnp.asarray(jnp.inf, dtype)
-        if t1 is not None:
-            s_end = problem.solver_time(jnp.asarray(t1, dtype))
         quiet = self.settle if settle else 0.0
-        solver = self.solver if self.method is None else self.method.solver
-        self.method = make_method(solver, self.rtol, s_end, quiet, stop_when_found)
-        budget, fresh = FIRST_BUDGET, True
-        if self.state is not None:
+        end = jnp.asarray(np.inf if t1 is None else t1, self.dtype)
+        pace = _PACE.get(self._kind)
+        if self.started:
             self._close_leg()
-            self.state = _resume(self.problem, self.watch, self.method, self.state, CAPACITY)
+            s_end = self.problem.solver_time(end)
+            solver = "rodas5p" if self._stability_limited() else self.method.solver
+            self.method = make_method(solver, self.rtol, s_end, quiet, stop_when_found)
+            self.state = resume_block(self.problem, self.watch, self.method, self.state, CAPACITY)
+        else:
+            self._begin(end, quiet, stop_when_found)
         while True:
             started = time.perf_counter()
-            allowed = max(min(budget, max_steps - self.steps), 0)
-            if self.state is None:
-                s0 = problem.solver_time(problem.t0)
-                args = (s0, self.z0, jnp.asarray(allowed), CAPACITY)
-                self.state = _start(self.problem, self.watch, self.method, *args)
-            else:
-                self.state = _segment(self.problem, self.watch, self.method, self.state, jnp.asarray(allowed))
-            halt = Halt(int(self.state.halt))
+            budget = FIRST_BUDGET if pace is None else int(np.clip(SEGMENT_SECONDS / pace, 1, CAPACITY))
+            allowed = jnp.asarray(max(min(budget, max_steps - self.steps), 0))
+            before, cold = self.steps, pace is None
+            self.state, summary = advance_block(self.problem, self.watch, self.method, self.state, allowed)
+            self.summary = jax.device_get(summary)
+            self.started = True
+            halt = Halt(int(self.summary.halt))
             seconds = time.perf_counter() - started
             self._logs.append(self.state.log)  # pyright: ignore[reportArgumentType]
             if progress is not None:
@@ -133,16 +133,25 @@ class BlockRun:
                 return Status.interrupted
             if self.steps >= max_steps:
                 return Status.max_steps
-            # long enough to keep the device busy, short enough to hear Ctrl-C
-            if seconds < 0.1:
-                budget = min(2 * budget, CAPACITY)
-            elif seconds > 0.5 and not fresh:
-                budget = max(budget // 2, 1)
-            fresh = False
+            # the first call of a kind compiles, so its time says nothing
+            if cold:
+                pace = np.inf
+            elif self.steps > before:
+                pace = _PACE[self._kind] = seconds / (self.steps - before)
+
+    def _begin(self, end: jax.Array, quiet: float, stop: bool) -> None:
+        numbers = {"quiet": jnp.asarray(quiet, self.dtype), "stop_when_found": jnp.asarray(stop)}
+        made = launch_block(dataclasses.replace(self._launch, **numbers), end, CAPACITY)
+        self.problem, self.watch, self.method, self.state, self.z0, velocity = made
+        loss, velocity = jax.device_get((self.state.loss, velocity))
+        where = f"at the initial parameters ({self.name})"
+        if not np.isfinite(loss):
+            raise InputError(f"loss: its value {where} is {loss}, not a finite number")
+        if not np.all(np.isfinite(velocity)):
+            raise InputError(f"loss: its gradient {where} is not finite: {velocity}")
 
     def _ended(self, halt: Halt) -> Status | None:
         """Act on why the core stopped; None means: go on."""
-        assert self.state is not None and self.method is not None
         if halt == Halt.END:
             return Status.reached_t1
         if halt == Halt.FOUND:
@@ -161,15 +170,13 @@ class BlockRun:
         # only the budget ended: a good moment for questions too dear for every step
         if self.time >= 2 * self._looked_at:
             self._set(armed=True)
-        if self.auto and is_explicit(self.method.solver) and self._stability_limited():
+        if self._stability_limited():
             self._change_solver("rodas5p")
         return None
 
     def _rest(self) -> Status | None:
-        state = self.state
-        assert state is not None
-        fallen = float(state.loss_first - state.loss)
-        point = classify(self.problem, state.z, self.time, fallen, float(state.loss), self.settle)
+        fallen, loss = float(self.summary.fallen), float(self.summary.loss)
+        point = classify(self.problem, self.state.z, self.time, fallen, loss, self.settle)
         self.stationary = point
         self._looked_at = self.time
         if "saddle" in point.kind:
@@ -185,29 +192,23 @@ class BlockRun:
     def _set(self, **values: Any) -> None:
         names = list(values)
         state = self.state
-        assert state is not None
         new = [jnp.asarray(values[n], getattr(state, n).dtype) for n in names]
         self.state = eqx.tree_at(lambda st: [getattr(st, n) for n in names], state, new)
 
     def _stability_limited(self) -> bool:
-        state = self.state
-        assert state is not None
-        if self.z0.size > IMPLICIT_LIMIT:
+        if not self.auto or not is_explicit(self.method.solver) or self.z0.size > IMPLICIT_LIMIT:
             return False
-        h = float(state.s_next - state.s)
-        return h * float(stiffness(self.problem, state.s, state.z)) > STABILITY_LIMITED
+        return float(self.summary.stiffness) > STABILITY_LIMITED
 
     def _change_solver(self, name: str) -> None:
-        assert self.method is not None and self.state is not None
         self._close_leg()
         old = self.method
         method = make_method(name, self.rtol, old.s_end, float(old.quiet), bool(old.stop_when_found))
         self.method = method
-        self.state = _resume(self.problem, self.watch, method, self.state, CAPACITY)
+        self.state = resume_block(self.problem, self.watch, method, self.state, CAPACITY)
 
     def _grow(self) -> None:
         """Replace the loss, and every watched function with a table of its own, by one on a larger domain."""
-        assert self.method is not None and self.state is not None
         params = self.problem.params(self.state.z)
         self.grown_at.append(params)
         grow: Callable[[Any], Any] = lambda f: f.grow(params) if hasattr(f, "grow") else f  # noqa: E731
@@ -215,47 +216,41 @@ class BlockRun:
         self.problem = eqx.tree_at(lambda p: p.loss, self.problem, grow(self.problem.loss), is_leaf=callable)
         functions = tuple(grow(f) for f in self.watch.functions)
         self.watch = eqx.tree_at(lambda w: w.functions, self.watch, functions, is_leaf=lambda x: x is None)
-        self.state = _resume(self.problem, self.watch, self.method, self.state, CAPACITY)
+        self.state = resume_block(self.problem, self.watch, self.method, self.state, CAPACITY)
 
     def _close_leg(self) -> None:
         if self._logs:
-            assert self.method is not None
-            self._legs.append(Leg.collect(self._used, self._logs))
+            self._legs.append(Leg.collect(self.method.solver, self._logs))
             self._logs = []
 
     def used_solvers(self) -> list[str]:
         """Names of the solvers used, in order."""
-        return [type(leg.solver).__name__ for leg in self._legs]
+        used = [leg.solver for leg in self._legs] + ([self.method.solver] if self._logs else [])
+        names = [type(solver).__name__ for solver in used]
+        return [name for i, name in enumerate(names) if i == 0 or names[i - 1] != name]
 
     def milestones(self, t1: float | None, ended: Status) -> dict[str, Milestone]:
         """What is known of this block's milestones."""
-        state = self.state
-        assert state is not None
-        problem, out = self.problem, {}
-        times = np.asarray(problem.time(state.found.s))
-        errors = np.asarray(state.found.error * problem.clock.rate(state.found.s))
-        values = np.asarray(_values(self.watch, problem, state.z)) if self.conditions else np.zeros(0)
+        summary, out = self.summary, {}
+        if not self.conditions:
+            return out
+        levels, gaps, signs = jax.device_get((self.watch.level, self.state.found.gap, self.watch.sign))
         for i, (name, condition) in enumerate(self.conditions.items()):
-            level = float(self.watch.level[i])
+            level = float(levels[i])
             text = f"{condition.word} {level:.6g}"
-            if bool(state.found.reached[i]):
-                at_start = times[i] == float(problem.t0)
-                reason = "already true at the start" if at_start else "found on the solution"
-                out[name] = Milestone(
-                    float(times[i]), float(errors[i]), "tolerance", "reached", reason, level, text
-                )
+            if bool(summary.reached[i]):
+                time = float(summary.times[i])
+                reason = "already true at the start" if time == self.t0 else "found on the solution"
+                out[name] = Milestone(time, float(summary.errors[i]), "tolerance", "reached", reason, level, text)
                 continue
             kind = "not_reached_by_t1" if t1 is not None and ended is Status.reached_t1 else "solver_stopped"
-            value = float(values[self.watch.index[i]])
+            value = level + float(gaps[i] * signs[i])
             why = {Status.reached_t1: "the run ended", Status.converged: "the flow came to rest in a minimum"}
-            reason = f"{why.get(ended, ended.value)} at t = {self.time:.6g} with the value {value:.6g}, level {level:.6g}"
+            reason = (
+                f"{why.get(ended, ended.value)} at t = {self.time:.6g} with the value {value:.6g}, level {level:.6g}"
+            )
             out[name] = Milestone(None, None, "", kind, reason, level, text)
         return out
-
-    @property
-    def _used(self) -> diffrax.AbstractSolver:
-        assert self.method is not None
-        return self.method.solver
 
     def dense(self) -> DenseBlock:
         """The path so far."""
@@ -264,36 +259,35 @@ class BlockRun:
 
     def last_milestone(self) -> float:
         """Flow time of the latest milestone found."""
-        assert self.state is not None
-        return float(np.max(np.asarray(self.problem.time(self.state.found.s))))
+        return float(np.max(self.summary.times))
 
     @property
     def time(self) -> float:
         """Flow time reached."""
-        s = self.problem.solver_time(self.problem.t0) if self.state is None else self.state.s
-        return float(self.problem.time(s))
+        return float(self.summary.t) if self.started else self.t0
 
     @property
     def steps(self) -> int:
         """Steps tried so far, accepted or rejected."""
-        return 0 if self.state is None else int(self.state.accepted + self.state.rejected)
+        return self.count("accepted") + self.count("rejected")
+
+    def count(self, what: str) -> int:
+        """Steps "accepted" or "rejected" so far."""
+        return int(getattr(self.summary, what)) if self.started else 0
+
+    @property
+    def loss_rise(self) -> float:
+        """Largest increase of the loss over one step."""
+        return float(self.summary.loss_rise) if self.started else 0.0
 
     def report(self) -> dict[str, Any]:
         """Where it stands, for a progress line."""
-        state = self.state
-        assert state is not None
-        found = np.asarray(state.found.reached)
-        names = [n for n, hit in zip(self.conditions, found, strict=True) if hit]
+        names = [n for n, hit in zip(self.conditions, self.summary.reached, strict=True) if hit]
         return {
             "block": self.name,
             "t": self.time,
-            "loss": float(state.loss),
+            "loss": float(self.summary.loss),
             "steps": self.steps,
             "found": names,
             "wanted": len(self.conditions),
         }
-
-
-def total(runs: Sequence[BlockRun], count: str) -> int:
-    """Sum of a counter ("accepted", "rejected") over blocks."""
-    return sum(int(getattr(run.state, count)) for run in runs if run.state is not None)

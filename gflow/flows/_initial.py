@@ -12,7 +12,7 @@ from jaxtyping import PyTree
 
 from gflow.errors import InputError
 from gflow.flows._blocks import Block, leaf_mask
-from gflow.flows._charts import Coordinates
+from gflow.flows._charts import AbstractChart, Coordinates
 from gflow.flows._clocks import PlainClock
 from gflow.flows._flow import GradientFlow
 from gflow.flows._problem import FlatProblem, Layout
@@ -50,8 +50,8 @@ def check_finite(params: PyTree) -> None:
             raise InputError(f"params{jax.tree_util.keystr(path)}: the initial value is not finite: {leaf}")
 
 
-def check_loss(problem: FlatProblem, z0: jax.Array, name: str) -> None:
-    """The loss and its gradient at the start must be finite."""
+def check_loss(problem: FlatProblem, z0: jax.Array) -> None:
+    """The loss must be a scalar of the parameters' precision (looked at while tracing, so it costs nothing later)."""
     shape = eqx.filter_eval_shape(problem.loss, problem.params(z0))
     if not hasattr(shape, "shape") or shape.shape != ():
         got = getattr(shape, "shape", type(shape).__name__)
@@ -60,16 +60,6 @@ def check_loss(problem: FlatProblem, z0: jax.Array, name: str) -> None:
         raise InputError(
             f"loss: it returns {shape.dtype} for {z0.dtype} parameters; cast its constants, or the parameters"
         )
-    value, velocity = _value_and_velocity(problem, z0)
-    if not np.isfinite(value):
-        raise InputError(f"loss: its value at the initial parameters ({name}) is {value}, not a finite number")
-    if not np.all(np.isfinite(velocity)):
-        raise InputError(f"loss: its gradient at the initial parameters ({name}) is not finite: {np.asarray(velocity)}")
-
-
-@eqx.filter_jit
-def _value_and_velocity(problem: FlatProblem, z: jax.Array) -> tuple[jax.Array, jax.Array]:
-    return problem.loss_at(z), problem.velocity(z)
 
 
 def make_blocks(flow: GradientFlow) -> tuple[Block, ...]:
@@ -81,17 +71,23 @@ def make_blocks(flow: GradientFlow) -> tuple[Block, ...]:
 
 
 def flat_problem(
-    flow: GradientFlow, block: Block, params: PyTree, moves: PyTree, shown: PyTree, t0: Any, rtol: float, atol: Any
-) -> tuple[FlatProblem, jax.Array] | None:
-    """The block's initial value problem and z0; None when nothing in the block is trainable.
+    block: Block,
+    params: PyTree,
+    moves: PyTree,
+    shown: PyTree,
+    rates: PyTree,
+    chart: AbstractChart | None,
+    t0: Any,
+    rtol: Any,
+    atol: Any,
+) -> tuple[FlatProblem, jax.Array]:
+    """The block's initial value problem and z0. Pure: may be traced.
 
     `moves` and `shown` are PyTrees of bools: the leaves that this block moves, and those it may see frozen.
     """
     moving, frozen = eqx.filter(params, moves), eqx.filter(params, shown)
-    if not jax.tree.leaves(moving):
-        return None
-    rates = jax.tree.map(lambda r, p: jnp.asarray(r, p.dtype), eqx.filter(flow.rate_tree(params), moves), moving)
-    x0 = moving if flow.chart is None else flow.chart.to_chart(moving)
+    rates = jax.tree.map(lambda r, p: jnp.asarray(r, p.dtype), eqx.filter(rates, moves), moving)
+    x0 = moving if chart is None else chart.to_chart(moving)
     layout = Layout.of(x0)
     y0 = layout.flatten(x0)
     curved = jnp.zeros(y0.size, bool)
@@ -100,8 +96,10 @@ def flat_problem(
         curved = layout.flatten(jax.tree.map(lambda b, x: jnp.full(x.shape, b), bent, moving))
     coordinates = Coordinates(_scales(x0, rtol, atol), curved)
     clock = jax.tree.map(lambda x: x.astype(y0.dtype) if eqx.is_inexact_array(x) else x, block.clock)
-    problem = FlatProblem(block.loss, frozen, layout, rates, flow.chart, coordinates, clock, jnp.asarray(t0, y0.dtype))
-    return problem, coordinates.forward(y0)
+    problem = FlatProblem(block.loss, frozen, layout, rates, chart, coordinates, clock, jnp.asarray(t0, y0.dtype))
+    z0 = coordinates.forward(y0)
+    check_loss(problem, z0)
+    return problem, z0
 
 
 def block_masks(flow: GradientFlow, blocks: tuple[Block, ...], params: PyTree) -> list[tuple[PyTree, PyTree]]:
@@ -114,7 +112,9 @@ def block_masks(flow: GradientFlow, blocks: tuple[Block, ...], params: PyTree) -
     for path, lost in jax.tree.leaves_with_path(jax.tree.map(lambda t, c: t and not c, trainable, claimed)):
         if lost:
             name = jax.tree_util.keystr(path)
-            raise InputError(f"params{name}: no block of the loss uses it; freeze it with trainable=, or set it to None")
+            raise InputError(
+                f"params{name}: no block of the loss uses it; freeze it with trainable=, or set it to None"
+            )
     return [
         (
             jax.tree.map(lambda t, o: t and o, trainable, mine),
@@ -124,7 +124,7 @@ def block_masks(flow: GradientFlow, blocks: tuple[Block, ...], params: PyTree) -
     ]
 
 
-def _scales(x0: PyTree, rtol: float, atol: Any) -> jax.Array:
+def _scales(x0: PyTree, rtol: Any, atol: Any) -> jax.Array:
     """Size of each entry: its leaf's largest initial value, or what the caller's `atol` (absolute) amounts to."""
     layout = Layout.of(x0)
     if atol is not None:
@@ -133,10 +133,10 @@ def _scales(x0: PyTree, rtol: float, atol: Any) -> jax.Array:
             given = jax.tree.leaves(jax.tree.broadcast(atol, x0))
         except ValueError as error:
             raise InputError(f"atol: a PyTree of tolerances must be a prefix of the parameters: {error}") from error
-        for a in given:
-            if not (np.all(np.isfinite(a)) and np.all(np.asarray(a) > 0)):
-                raise InputError(f"atol={a}: an absolute tolerance must be a positive finite number")
-        sizes = [jnp.broadcast_to(jnp.asarray(a, x.dtype) / rtol, x.shape) for a, x in zip(given, leaves, strict=True)]
+        sizes = [
+            jnp.broadcast_to(jnp.asarray(a, x.dtype) / jnp.asarray(rtol, x.dtype), x.shape)
+            for a, x in zip(given, leaves, strict=True)
+        ]
         return layout.flatten(jax.tree.unflatten(layout.treedef, sizes))
     sizes = jax.tree.map(lambda x: jnp.max(jnp.abs(x), initial=0.0), x0)
     largest = jnp.max(jnp.stack(jax.tree.leaves(sizes)))

@@ -23,10 +23,14 @@ def _along(f: Callable[[Any], Any], params: PyTree) -> jax.Array:
 
 
 def locate(
-    paths: Sequence[DenseBlock], conditions: dict[str, Condition], params: PyTree, end: float, t1: float | None
+    paths: Sequence[DenseBlock],
+    conditions: dict[str, Condition],
+    params: PyTree,
+    end: float,
+    t1: float | None,
+    t0: float,
 ) -> dict[str, Milestone]:
     """First crossings on the joint path, looked for at every block's steps and three points between each two."""
-    t0 = float(np.asarray(paths[0].problem.t0)) if paths else 0.0
     steps = np.unique(np.concatenate([*(p.step_times() for p in paths), [t0, end]]))
     steps = steps[steps <= end]
     fractions = np.linspace(0, 1, 4, endpoint=False)

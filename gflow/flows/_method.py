@@ -14,7 +14,12 @@ from gflow.flows._rodas import Rodas5P
 from gflow.flows._segment import Method
 
 EXPLICIT = {"tsit5": diffrax.Tsit5, "dopri5": diffrax.Dopri5, "dopri8": diffrax.Dopri8}
-IMPLICIT = {"rodas5p": Rodas5P, "kvaerno3": diffrax.Kvaerno3, "kvaerno5": diffrax.Kvaerno5, "kencarp5": diffrax.KenCarp5}
+IMPLICIT = {
+    "rodas5p": Rodas5P,
+    "kvaerno3": diffrax.Kvaerno3,
+    "kvaerno5": diffrax.Kvaerno5,
+    "kencarp5": diffrax.KenCarp5,
+}
 DEFAULT_RTOL = {"float64": 1e-9, "float32": 1e-5}
 
 
@@ -29,15 +34,13 @@ def resolve_rtol(rtol: float | None, dtype: Any) -> float:
     return float(rtol)
 
 
-def make_method(solver: str | diffrax.AbstractSolver, rtol: float, s_end: Any, quiet: float, stop: bool) -> Method:
+def make_method(solver: str | diffrax.AbstractSolver, rtol: Any, s_end: Any, quiet: Any, stop: Any) -> Method:
     """The stepping method of that name ("auto" starts explicit) or around a diffrax solver instance."""
     s_end = jnp.asarray(s_end)
     tolerance = jnp.asarray(rtol, s_end.dtype)
     # PI control: plain error control makes an explicit solver at its stability limit reject every other step
     controller = diffrax.PIDController(rtol=tolerance, atol=tolerance, pcoeff=0.2, icoeff=0.5)
-    return Method(
-        _solver(solver, tolerance), controller, s_end, jnp.asarray(quiet, s_end.dtype), jnp.asarray(stop)
-    )
+    return Method(_solver(solver, tolerance), controller, s_end, jnp.asarray(quiet, s_end.dtype), jnp.asarray(stop))
 
 
 def _solver(solver: str | diffrax.AbstractSolver, tolerance: Any) -> diffrax.AbstractSolver:

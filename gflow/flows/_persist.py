@@ -45,6 +45,7 @@ def _key(key: Any) -> str:
 
 def to_dataset(trajectory: Trajectory) -> xr.Dataset:
     """The trajectory as a dataset; `from_dataset` is its inverse."""
+    trajectory.complete()
     data: dict[str, Any] = {}
     names = leaf_names(trajectory.initial)
     for name, leaf in zip(names, jax.tree.leaves(trajectory.params), strict=True):

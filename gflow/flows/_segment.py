@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-from typing import Any
 
 import diffrax
 import equinox as eqx
@@ -95,9 +94,7 @@ def begin(
     step = lambda: method.solver.step(TERM, s0, s0, z0, problem, state.solver_state, made_jump=False)[2]  # noqa: E731
     dense = jax.tree.map(lambda x: jnp.zeros((capacity, *x.shape), x.dtype), eqx.filter_eval_shape(step))
     times = jnp.zeros(capacity, z0.dtype)
-    return eqx.tree_at(
-        lambda st: st.log, state, Log(times, times, dense, jnp.asarray(0)), is_leaf=lambda x: x is None
-    )
+    return eqx.tree_at(lambda st: st.log, state, Log(times, times, dense, jnp.asarray(0)), is_leaf=lambda x: x is None)
 
 
 def restart(problem: FlatProblem, method: Method, state: State) -> State:
@@ -143,9 +140,7 @@ def _step(problem: FlatProblem, watch: Watch, method: Method, state: State) -> S
     target = jnp.minimum(method.s_end, state.found.land)
     # a remainder of under 1% of a step is not worth a step of its own
     s1 = jnp.where(planned >= target - 0.01 * (planned - s0), target, planned)
-    z1, error, dense, solver_state, result = solver.step(
-        TERM, s0, s1, z0, problem, state.solver_state, made_jump=False
-    )
+    z1, error, dense, solver_state, result = solver.step(TERM, s0, s1, z0, problem, state.solver_state, made_jump=False)
     loss1 = problem.loss_at(z1)
     finite = jnp.all(jnp.isfinite(z1)) & jnp.isfinite(loss1) & jnp.all(jnp.isfinite(error))
     usable = finite & diffrax.is_okay(result)  # a Newton iteration that fails only shortens the step
@@ -158,7 +153,7 @@ def _step(problem: FlatProblem, watch: Watch, method: Method, state: State) -> S
     interpolation = solver.interpolation_cls(t0=s0, t1=s1, **dense)
     scale = controller.atol + controller.rtol * jnp.abs(z1)
     landing = keep & (s1 >= state.found.land)
-    found, keep = examine(watch, problem, state.found, interpolation.evaluate, s0, s1, z0, z1, scale, keep)
+    found, keep = examine(watch, problem, state.found, interpolation.evaluate, s0, s1, z1, loss1, scale, keep)
 
     # next step: the controller's, but to the landing point when one was just set, and as before it afterwards
     land_set = found.land < jnp.inf

@@ -8,40 +8,23 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import diffrax
-
+import jax
 import jax.numpy as jnp
 import numpy as np
-import equinox as eqx
 from jaxtyping import PyTree
 
 from gflow.conditions import Condition
 from gflow.errors import InputError, SolveError
-from gflow.flows._driver import BlockRun, total
 from gflow.flows._flow import GradientFlow
-from gflow.flows._initial import as_arrays, block_masks, check_finite, check_loss, flat_problem, make_blocks, precision
-from gflow.flows._interrupt import Grace, Interrupt
-from gflow.flows._joint import locate
+from gflow.flows._initial import as_arrays, block_masks, check_finite, flat_problem, make_blocks, precision
+from gflow.flows._interrupt import Interrupt
 from gflow.flows._method import resolve_rtol
+from gflow.flows._run import FlowRun, Policy, Progress
 from gflow.flows._stationary import classify
-from gflow.flows._status import Milestone, StationaryPoint, Status
+from gflow.flows._status import StationaryPoint
 from gflow.flows._trajectory import LogSpaced, Trajectory
 
-Progress = Callable[[dict[str, Any]], None]
 ERROR_CHECK = 32.0  # the second solve that measures the error uses a tolerance this much looser
-GRACE = 0.5  # seconds in which the other blocks may catch up after an interruption
-_ORDER = (Status.interrupted, Status.non_finite, Status.stagnated, Status.max_steps)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Policy:
-    solver: str | diffrax.AbstractSolver
-    rtol: float
-    atol: Any
-    t0: float
-    t1: float | None
-    tail: float
-    max_steps: int
-    settle: float
 
 
 def solve(
@@ -93,14 +76,16 @@ def solve(
     tolerance = resolve_rtol(rtol, dtype)
     # what counts as nothing left to fall: well above rounding, far below anything a figure shows
     settle = float(jnp.finfo(dtype).eps) ** 0.65
-    policy = _Policy(solver, tolerance, atol, float(t0), t1, tail, max_steps, settle)
+    absolute = None if atol is None else _check_atol(atol)
+    policy = Policy(solver, tolerance, absolute, float(t0), t1, tail, max_steps, settle)
     started = time.perf_counter()
     with Interrupt() as interrupt:
-        trajectory = _solve(flow, params, conditions, policy, interrupt, progress)
+        trajectory = FlowRun(flow, params, conditions, policy, progress).run(interrupt)
         if estimate_error and conditions and trajectory.status.ok:
             loose = dataclasses.replace(policy, rtol=min(policy.rtol * ERROR_CHECK, 0.1), tail=0.0)
-            _attach_errors(trajectory, _solve(flow, params, conditions, loose, interrupt, None))
-    trajectory.select(_save_times(save, trajectory))
+            _attach_errors(trajectory, FlowRun(flow, params, conditions, loose, None).run(interrupt))
+    if save is not None:
+        trajectory.select(_save_times(save, trajectory))
     trajectory.seconds["solve"] = time.perf_counter() - started
     if throw and not trajectory.status.ok:
         raise SolveError(trajectory.message, trajectory)
@@ -118,154 +103,11 @@ def _check_times(t0: float, t1: float | None, max_steps: int, tail: float) -> No
         raise InputError(f"tail={tail} must be zero or positive")
 
 
-def _solve(
-    flow: GradientFlow,
-    params: PyTree,
-    conditions: dict[str, Condition],
-    policy: _Policy,
-    interrupt: Interrupt,
-    progress: Progress | None,
-) -> Trajectory:
-    runs, joint = _make_runs(flow, params, conditions, policy)
-    t1 = policy.t1
-    status: dict[str, Status] = {}
-    for run in runs:
-        # without t1 a block with milestones of its own stops at the last of them; a cross-block one needs it all
-        stop = t1 is None and bool(run.conditions) and not joint
-        if t1 is None and not stop and conditions and not joint:
-            continue
-        status[run.name] = run.advance(t1, stop, policy.max_steps, interrupt, progress)
-    # a run to t1 that came to rest early goes on without looking for rest, so that it ends exactly at t1
-    end = t1 if t1 is not None else _common_end(runs, status, conditions, joint, policy)
-    late = Grace(interrupt, GRACE)
-    for run in runs:
-        done = status.get(run.name)
-        if end > run.time and done in (None, Status.converged, Status.milestones_reached):
-            last = run.advance(end, False, policy.max_steps, late, progress, settle=False)
-            # without t1, what ended the block first is why the run ended; going on only fills it up
-            status[run.name] = last if t1 is not None or done is None or last in _ORDER else done
-    reached = min((run.time for run in runs), default=policy.t0)
-    reached = end if all(status[r.name] not in _ORDER for r in runs) else min(reached, end)
-    found = _milestones(runs, conditions, joint, policy, status, params, reached)
-    overall = _overall(status, found, policy, interrupt, conditions)
-    for run in runs:
-        for where in run.grown_at:
-            flow = eqx.tree_at(lambda f: f.loss, flow, flow.loss.grow(where), is_leaf=callable)  # pyright: ignore
-    return Trajectory(
-        flow=flow,
-        initial=params,
-        blocks=[run.dense() for run in runs],
-        milestones=found,
-        status=overall,
-        message=_message(overall, runs, reached, found),
-        t0=policy.t0,
-        t1_reached=reached,
-        stationary={run.name: run.stationary for run in runs if run.stationary is not None},
-        saddles={run.name: run.saddles for run in runs if run.saddles},
-        stats={
-            "accepted": total(runs, "accepted"),
-            "rejected": total(runs, "rejected"),
-            "loss_rise": max((float(r.state.loss_rise) for r in runs if r.state is not None), default=0.0),
-            "rtol": policy.rtol,
-            "solvers": {run.name: run.used_solvers() for run in runs},
-            "dtype": runs[0].z0.dtype.name if runs else "",
-        },
-    )
-
-
-def _make_runs(
-    flow: GradientFlow, params: PyTree, conditions: dict[str, Condition], policy: _Policy
-) -> tuple[list[BlockRun], dict[str, Condition]]:
-    """One run per block that moves, each with the conditions it can see; the rest is looked for on the joint path."""
-    blocks = make_blocks(flow)
-    runs: list[BlockRun] = []
-    for block, (moves, shown) in zip(blocks, block_masks(flow, blocks, params), strict=True):
-        made = flat_problem(flow, block, params, moves, shown, policy.t0, policy.rtol, policy.atol)
-        if made is None:
-            continue
-        problem, z0 = made
-        check_loss(problem, z0, block.name)
-        mine = {n: c for n, c in conditions.items() if len(blocks) == 1 or c.block == block.name}
-        runs.append(BlockRun(block.name, problem, z0, mine, policy.solver, policy.rtol, policy.settle))
-    seen = {name for run in runs for name in run.conditions}
-    return runs, {n: c for n, c in conditions.items() if n not in seen}
-
-
-def _common_end(
-    runs: list[BlockRun],
-    status: dict[str, Status],
-    conditions: dict[str, Condition],
-    joint: dict[str, Condition],
-    policy: _Policy,
-) -> float:
-    """Without t1: the time up to which every block is shown."""
-    times = [policy.t0]
-    for run in runs:
-        ended = status.get(run.name)
-        if ended is Status.milestones_reached:
-            times.append(run.last_milestone())
-        elif ended is not None:
-            times.append(run.time)
-    end = max(times)
-    if conditions and not joint and all(s is Status.milestones_reached for s in status.values()):
-        end = end + policy.tail * (end - policy.t0)
-    return end
-
-
-def _milestones(
-    runs: list[BlockRun],
-    conditions: dict[str, Condition],
-    joint: dict[str, Condition],
-    policy: _Policy,
-    status: dict[str, Status],
-    params: PyTree,
-    reached: float,
-) -> dict[str, Milestone]:
-    found: dict[str, Milestone] = {}
-    for run in runs:
-        found |= run.milestones(policy.t1, status[run.name])
-    if joint:
-        found |= locate([run.dense() for run in runs], joint, params, reached, policy.t1)
-    return {name: found[name] for name in conditions}
-
-
-def _overall(
-    status: dict[str, Status],
-    found: dict[str, Milestone],
-    policy: _Policy,
-    interrupt: Interrupt,
-    conditions: dict[str, Condition],
-) -> Status:
-    if interrupt.asked:
-        return Status.interrupted
-    for bad in _ORDER:
-        if bad in status.values():
-            return bad
-    if policy.t1 is not None:
-        return Status.reached_t1
-    if conditions and all(m.status == "reached" for m in found.values()):
-        return Status.milestones_reached
-    return Status.converged
-
-
-def _message(status: Status, runs: list[BlockRun], reached: float, found: dict[str, Milestone]) -> str:
-    notes = [run.note for run in runs if run.note]
-    missing = [name for name, m in found.items() if m.status != "reached"]
-    text = {
-        Status.milestones_reached: "every milestone was found",
-        Status.converged: "the flow is at rest in a minimum",
-        Status.reached_t1: "t1 was reached",
-        Status.max_steps: f"max_steps ran out at t = {reached:.6g}",
-        Status.stagnated: "the flow stopped advancing",
-        Status.non_finite: "the flow left the region where the loss is finite",
-        Status.interrupted: f"interrupted at t = {reached:.6g}",
-    }[status]
-    parts = [text, *notes]
-    if missing and status.ok:
-        parts.append(f"never met: {', '.join(missing)}")
-    if status.remedy:
-        parts.append(f"what to do: {status.remedy}")
-    return "; ".join(parts)
+def _check_atol(atol: Any) -> PyTree:
+    for a in jax.tree.leaves(atol):
+        if not (np.all(np.isfinite(a)) and np.all(np.asarray(a) > 0)):
+            raise InputError(f"atol={a}: an absolute tolerance must be a positive finite number")
+    return jax.tree.map(jnp.asarray, atol)
 
 
 def _attach_errors(fine: Trajectory, loose: Trajectory) -> None:
@@ -289,17 +131,12 @@ def stationary_point(flow: GradientFlow | Callable[[Any], Any], params: PyTree, 
     check_finite(params)
     whole = make_blocks(dataclasses.replace(flow, loss=lambda p: flow.loss(p)))
     ((moves, shown),) = block_masks(flow, whole, params)
-    made = flat_problem(flow, whole[0], params, moves, shown, t, 1e-9, None)
-    assert made is not None  # the mask has at least one leaf
-    problem, z0 = made
-    check_loss(problem, z0, "stationary_point")
+    problem, z0 = flat_problem(whole[0], params, moves, shown, flow.rate_tree(params), flow.chart, t, 1e-9, None)
     loss = float(flow.loss(params))
     return classify(problem, z0, t, abs(loss), loss, eps**0.65)
 
 
-def _save_times(save: Any, trajectory: Trajectory) -> np.ndarray | None:
-    if save is None:
-        return None
+def _save_times(save: Any, trajectory: Trajectory) -> np.ndarray:
     if isinstance(save, LogSpaced):
         return save.times(trajectory)
     ts = np.asarray(save, dtype=float)
@@ -308,5 +145,3 @@ def _save_times(save: Any, trajectory: Trajectory) -> np.ndarray | None:
     if len(ts) and ts[0] < trajectory.t0:
         raise InputError(f"save: the time {ts[0]:g} lies before t0 = {trajectory.t0:g}")
     return ts[ts <= trajectory.t1_reached]
-
-

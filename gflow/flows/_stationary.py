@@ -112,8 +112,7 @@ def _saddle(data: Curvature, t: float, values: np.ndarray, slopes: np.ndarray) -
     return StationaryPoint("saddle", t, values, escape_time=escape, note=f"unstable rate {rate:.6g}")
 
 
-@eqx.filter_jit
-def stiffness(problem: FlatProblem, s: Float[Array, ""], z: Float[Array, " m"]) -> Float[Array, ""]:
+def spectral_radius(problem: FlatProblem, s: Float[Array, ""], z: Float[Array, " m"]) -> Float[Array, ""]:
     """Largest |eigenvalue| of the vector field's Jacobian in (s, z), by power iteration."""
 
     def push(_: Any, carry: tuple[Array, Array]) -> tuple[Array, Array]:

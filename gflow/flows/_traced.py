@@ -17,7 +17,7 @@ from gflow.flows._flow import GradientFlow
 from gflow.flows._initial import as_arrays, block_masks, flat_problem, make_blocks, precision
 from gflow.flows._method import make_method, resolve_rtol
 from gflow.flows._segment import Halt, begin, segment
-from gflow.flows._watch import make_watch
+from gflow.flows._watch import make_marks, make_watch
 
 
 class Endpoint(eqx.Module):
@@ -63,16 +63,16 @@ def integrate(
     for name, condition in conditions.items():
         if len(blocks) > 1 and condition.block not in known:
             raise InputError(f"milestone {name!r} reads several blocks; integrate() watches one at a time, use solve()")
+    rates = flow.rate_tree(params)
     moving, times, reached, ok, steps = [], {}, {}, jnp.asarray(True), jnp.asarray(0)
     for block, (moves, shown) in zip(blocks, block_masks(flow, blocks, params), strict=True):
-        made = flat_problem(flow, block, params, moves, shown, t0, tolerance, None)
-        if made is None:
+        if not any(jax.tree.leaves(moves)):
             continue
-        problem, z0 = made
+        problem, z0 = flat_problem(block, params, moves, shown, rates, flow.chart, t0, tolerance, None)
         mine = {n: c for n, c in conditions.items() if len(blocks) == 1 or c.block == block.name}
         s_end = problem.solver_time(jnp.asarray(t1, z0.dtype))
         method = make_method(solver, tolerance, s_end, 0.0, stop_when_found and bool(mine))
-        watch = make_watch(problem, list(mine.values()), z0)
+        watch = make_watch(problem, make_marks(list(mine.values()), block.loss), z0)
         state = begin(problem, watch, method, problem.solver_time(problem.t0), z0)
         state = segment(problem, watch, method, state, jnp.asarray(max_steps))
         moving.append(problem.moving(state.z))

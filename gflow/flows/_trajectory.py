@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,8 @@ class LogSpaced:
         """The times for this run."""
         if self.n < 2:
             raise InputError(f"LogSpaced(n={self.n}): at least 2 times are needed")
-        t0, end = trajectory.t0, trajectory.t1_reached
         steps = trajectory.step_times
+        t0, end = trajectory.t0, trajectory.t1_reached
         first = self.start if self.start is not None else (steps[1] - t0 if len(steps) > 1 else 0.0)
         if end <= t0 or first <= 0 or first >= end - t0:
             return np.unique([t0, end])
@@ -75,6 +75,8 @@ class Trajectory:
     stats: dict[str, Any] = dataclasses.field(default_factory=dict)
     seconds: dict[str, float] = dataclasses.field(default_factory=dict)
     provenance: dict[str, Any] = dataclasses.field(default_factory=dict)
+    # fills in `blocks` when the path is first asked for: milestones are known long before every block is at the end
+    pending: Callable[[Trajectory], None] | None = None
     _chosen: np.ndarray | None = None
     _saved_losses: dict[str, np.ndarray] | None = None
 
@@ -89,9 +91,17 @@ class Trajectory:
         """Use these values at `ts` instead of evaluating the loss (a loaded trajectory may not have it)."""
         self._saved_losses = losses
 
+    def complete(self) -> Trajectory:
+        """Fill in the path up to `t1_reached` now, rather than when it is first asked for; returns itself."""
+        if self.pending is not None:
+            fill_in, self.pending = self.pending, None
+            fill_in(self)
+        return self
+
     @functools.cached_property
     def step_times(self) -> np.ndarray:
         """Ends of the accepted steps of all blocks, from t0 to the end of the run."""
+        self.complete()
         times = [block.step_times() for block in self.blocks or []]
         ts = np.unique(np.concatenate([*times, [self.t0, self.t1_reached]]))
         ts = ts[ts <= self.t1_reached]
@@ -126,7 +136,9 @@ class Trajectory:
         """
         ts = np.atleast_1d(self._time(t))
         path = self._path(ts)
-        return path if np.ndim(self._time(t)) else jax.tree.map(lambda x: x[0] if isinstance(x, np.ndarray) else x, path)
+        return (
+            path if np.ndim(self._time(t)) else jax.tree.map(lambda x: x[0] if isinstance(x, np.ndarray) else x, path)
+        )
 
     def losses_at(self, t: Any) -> dict[str, Any]:
         """Parts of the loss at time `t` (as in `at`), and "total"."""
@@ -137,6 +149,7 @@ class Trajectory:
     @property
     def final(self) -> PyTree:
         """Parameters at the end of the run."""
+        self.complete()
         return self.at(self.t1_reached)
 
     def _time(self, t: Any) -> np.ndarray:
@@ -157,6 +170,7 @@ class Trajectory:
 
     def _path(self, ts: np.ndarray) -> PyTree:
         """Full parameters at times [n]: moving leaves from the blocks, the others repeated."""
+        self.complete()
         if self.blocks is None:
             raise InputError("at(t): the file holds no dense output (a chart of your own was used); use ts and params")
         moving = [block.moving(ts) for block in self.blocks]
@@ -164,7 +178,9 @@ class Trajectory:
         def repeat(x: Any) -> Any:
             return np.broadcast_to(np.asarray(x), (len(ts), *np.shape(x))) if eqx.is_array_like(x) else x
 
-        return eqx.combine(*moving, jax.tree.map(repeat, self.initial)) if moving else jax.tree.map(repeat, self.initial)
+        return (
+            eqx.combine(*moving, jax.tree.map(repeat, self.initial)) if moving else jax.tree.map(repeat, self.initial)
+        )
 
     def _losses(self, params: PyTree, n: int) -> dict[str, np.ndarray]:
         if self.flow is None:
@@ -189,7 +205,10 @@ class Trajectory:
 
     def __repr__(self) -> str:
         steps = f"{self.stats.get('accepted', '?')} steps, {self.stats.get('rejected', '?')} rejected"
-        lines = [f"Trajectory: t = {self.t0:g} .. {self.t1_reached:.6g}, {steps}", f"  {self.status.value}: {self.message}"]
+        lines = [
+            f"Trajectory: t = {self.t0:g} .. {self.t1_reached:.6g}, {steps}",
+            f"  {self.status.value}: {self.message}",
+        ]
         width = max((len(name) for name in self.milestones), default=0)
         lines += [f"  {name:<{width}}  {milestone!r}" for name, milestone in self.milestones.items()]
         for name, point in self.stationary.items():

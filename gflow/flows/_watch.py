@@ -26,10 +26,42 @@ NEWTON_REACH = 1e-5
 MAX_LANDINGS = 6
 
 
-class Watch(eqx.Module):
-    """The conditions of one block: unique functions [U], and for each of M milestones its function, level, direction."""
+class Marks(eqx.Module):
+    """The conditions of one block before they meet a state: unique functions, and M milestones that read them.
 
-    functions: tuple[Callable[[Any], Any], ...]
+    A function that is the block's loss itself is kept as None: its value is known at every step anyway.
+    """
+
+    functions: tuple[Callable[[Any], Any] | None, ...]
+    index: tuple[int, ...] = eqx.field(static=True)
+    level: tuple[Float[Array, ""], ...]
+    relative: tuple[bool, ...] = eqx.field(static=True)
+    direction: tuple[int, ...] = eqx.field(static=True)
+
+
+def make_marks(conditions: Sequence[Condition], loss: Callable[[Any], Any]) -> Marks:
+    """Host side: equal functions are evaluated once."""
+    originals: list[Callable[[Any], Any]] = []
+    index = []
+    for condition in conditions:
+        place = next((i for i, f in enumerate(originals) if f is condition.f), None)
+        if place is None:
+            place = len(originals)
+            originals.append(condition.f)
+        index.append(place)
+    return Marks(
+        tuple(None if f is loss else f for f in originals),
+        tuple(index),
+        tuple(c.level for c in conditions),
+        tuple(c.relative for c in conditions),
+        tuple(c.direction for c in conditions),
+    )
+
+
+class Watch(eqx.Module):
+    """Marks with levels resolved: for each of M milestones its function, level [M] and direction [M]."""
+
+    functions: tuple[Callable[[Any], Any] | None, ...]
     index: tuple[int, ...] = eqx.field(static=True)
     level: Float[Array, " M"]
     sign: Float[Array, " M"]
@@ -39,14 +71,31 @@ class Watch(eqx.Module):
         """M."""
         return len(self.index)
 
-    def values(self, problem: FlatProblem, z: Float[Array, " m"]) -> Float[Array, " U"]:
-        """The watched functions at z."""
-        params = problem.params(z)
-        return jnp.stack([jnp.asarray(f(params)).astype(z.dtype) for f in self.functions])
+    def values(
+        self, problem: FlatProblem, z: Float[Array, " m"], loss: Float[Array, ""] | None = None
+    ) -> Float[Array, " U"]:
+        """The watched functions at z (where the loss may be known already)."""
+        return _values(self.functions, problem, z, loss)
 
     def gap(self, values: Float[Array, " U"]) -> Float[Array, " M"]:
         """Signed distance to each level: negative before the milestone, >= 0 once it is reached."""
         return self.sign * (values[np.array(self.index)] - self.level)
+
+
+def _values(
+    functions: Sequence[Callable[[Any], Any] | None],
+    problem: FlatProblem,
+    z: Float[Array, " m"],
+    loss: Float[Array, ""] | None,
+) -> Float[Array, " U"]:
+    params = problem.params(z)
+
+    def value(f: Callable[[Any], Any] | None) -> Float[Array, ""]:
+        if f is not None:
+            return jnp.asarray(f(params)).astype(z.dtype)
+        return (problem.loss_at(z) if loss is None else loss).astype(z.dtype)
+
+    return jnp.stack([value(f) for f in functions])
 
 
 class Found(eqx.Module):
@@ -54,48 +103,35 @@ class Found(eqx.Module):
 
     reached: Bool[Array, " M"]
     s: Float[Array, " M"]
-    z: Float[Array, "M m"]
     error: Float[Array, " M"]  # in s, from the step's tolerance
+    gap: Float[Array, " M"]  # at the present state
     land: Float[Array, ""]  # solver time to land on, inf when none
     resume: Float[Array, ""]  # step size to go on with after landing
     landings: Int[Array, ""]
 
 
-def make_watch(problem: FlatProblem, conditions: Sequence[Condition], z0: Float[Array, " m"]) -> Watch:
-    """Resolve levels and directions at the initial state; equal functions are evaluated once."""
-    functions: list[Callable[[Any], Any]] = []
-    index: list[int] = []
-    levels, signs = [], []
-    params = problem.params(z0)
-    for condition in conditions:
-        place = next((i for i, f in enumerate(functions) if f is condition.f), None)
-        if place is None:
-            place = len(functions)
-            functions.append(condition.f)
-        index.append(place)
-        value = jnp.asarray(condition.value(params)).astype(z0.dtype)
-        level = condition.resolve(value)
-        levels.append(level)
-        side = jnp.where(value <= level, 1.0, -1.0).astype(z0.dtype)
-        signs.append(side if condition.direction == 0 else jnp.asarray(float(condition.direction), z0.dtype))
+def make_watch(problem: FlatProblem, marks: Marks, z0: Float[Array, " m"]) -> Watch:
+    """Resolve levels and directions at the initial state."""
     empty = jnp.zeros(0, z0.dtype)
-    return Watch(
-        tuple(functions),
-        tuple(index),
-        jnp.stack(levels) if levels else empty,
-        jnp.stack(signs) if signs else empty,
-    )
+    if not marks.index:
+        return Watch(marks.functions, marks.index, empty, empty)
+    initial = _values(marks.functions, problem, z0, None)[np.array(marks.index)]
+    level = jnp.stack(marks.level).astype(z0.dtype)
+    level = jnp.where(np.array(marks.relative), level * initial, level)
+    direction = jnp.asarray(np.array(marks.direction, z0.dtype))
+    side = jnp.where(initial <= level, 1.0, -1.0).astype(z0.dtype)
+    return Watch(marks.functions, marks.index, level, jnp.where(direction == 0, side, direction))
 
 
 def first_found(watch: Watch, problem: FlatProblem, s0: Float[Array, ""], z0: Float[Array, " m"]) -> Found:
     """Milestones already true at the start are reached at the start, with no error."""
     size = watch.size
-    reached = watch.gap(watch.values(problem, z0)) >= 0 if size else jnp.zeros(0, bool)
+    gap = watch.gap(watch.values(problem, z0)) if size else jnp.zeros(0, z0.dtype)
     return Found(
-        reached=reached,
+        reached=gap >= 0,
         s=jnp.full(size, s0, z0.dtype),
-        z=jnp.broadcast_to(z0, (size, z0.size)),
         error=jnp.zeros(size, z0.dtype),
+        gap=gap,
         land=jnp.asarray(jnp.inf, z0.dtype),
         resume=jnp.asarray(0.0, z0.dtype),
         landings=jnp.asarray(0),
@@ -109,8 +145,8 @@ def examine(
     interpolate: Callable[[Float[Array, ""]], Float[Array, " m"]],
     s0: Float[Array, ""],
     s1: Float[Array, ""],
-    z0: Float[Array, " m"],
     z1: Float[Array, " m"],
+    loss1: Float[Array, ""],
     tolerance: Float[Array, " m"],
     accept: Bool[Array, ""],
 ) -> tuple[Found, Bool[Array, ""]]:
@@ -119,8 +155,7 @@ def examine(
         return found, accept
     h = s1 - s0
     inner = jax.vmap(lambda theta: watch.values(problem, interpolate(s0 + theta * h)))(jnp.asarray(INTERIOR, h.dtype))
-    end = watch.values(problem, z1)
-    start = watch.gap(watch.values(problem, z0))
+    end = watch.values(problem, z1, loss1)
     gaps = jax.vmap(watch.gap)(jnp.concatenate([inner, end[None]]))  # [4, M]
     pending = ~found.reached & accept
     hit = jnp.any(gaps >= 0, axis=0) & pending
@@ -136,13 +171,12 @@ def examine(
         inside_hit = jnp.any(gaps[:-1] >= 0, axis=0)
         exact = (slope > 0) & (jnp.abs(delta) <= reach) & ~inside_hit & pending
         missing = hit & ~exact
-        theta = _crossing(watch, problem, interpolate, start, gaps, missing, s0, h)
+        theta = _crossing(watch, problem, interpolate, found.gap, gaps, missing, s0, h)
         # after too many landings (a condition with a jump, say) the interpolant's crossing is the answer
         give_up = missing & (found.landings >= MAX_LANDINGS)
         again = jnp.any(missing & ~give_up)
         take = jnp.where(again, False, exact | give_up)
         when = jnp.where(exact, s1 + delta, s0 + theta * h)
-        where = jnp.where(exact[:, None], jax.vmap(lambda d: z1 + d * velocity)(delta), jax.vmap(interpolate)(when))
         spread = jnp.abs(jax.jacrev(values)(z1)) @ tolerance
         error = jnp.where(exact, spread / jnp.where(slope > 0, slope, 1.0), h)
         target = s0 + jnp.min(jnp.where(missing, theta, 1.0)) * h
@@ -150,14 +184,15 @@ def examine(
         return Found(
             reached=found.reached | take,
             s=jnp.where(take, when, found.s),
-            z=jnp.where(take[:, None], where, found.z),
             error=jnp.where(take, error, found.error),
+            gap=found.gap,
             land=jnp.where(again, target, jnp.inf),
             resume=jnp.where(again, jnp.maximum(h, found.resume), found.resume),
             landings=jnp.where(again, found.landings + 1, 0),
         ), ~again & accept
 
-    return jax.lax.cond(look, look_closer, lambda f: (f, accept), found)
+    found, keep = jax.lax.cond(look, look_closer, lambda f: (f, accept), found)
+    return eqx.tree_at(lambda f: f.gap, found, jnp.where(keep, gaps[-1], found.gap)), keep
 
 
 def _crossing(

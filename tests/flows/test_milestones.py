@@ -171,9 +171,7 @@ def test_state_at_a_milestone_and_save_times():
 def test_log_chart_gives_the_same_times():
     flow = GradientFlow(ChainLoss(2), chart=LogChart(lambda w: w))
     trajectory = solve(flow, jnp.asarray(1e-8), milestones=levels())
-    np.testing.assert_allclose(
-        [m.time for m in trajectory.milestones.values()], exact(ChainLoss(2), 1e-8), rtol=1e-7
-    )
+    np.testing.assert_allclose([m.time for m in trajectory.milestones.values()], exact(ChainLoss(2), 1e-8), rtol=1e-7)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,111 @@
+"""The three compiled calls of a block: set it up, advance it, start afresh where it stands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import diffrax
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import PyTree
+
+from gflow.flows._blocks import Block
+from gflow.flows._charts import AbstractChart
+from gflow.flows._initial import flat_problem
+from gflow.flows._method import make_method
+from gflow.flows._problem import FlatProblem
+from gflow.flows._segment import Method, State, begin, restart, segment
+from gflow.flows._stationary import spectral_radius
+from gflow.flows._watch import Marks, Watch, make_watch
+
+
+class Launch(eqx.Module):
+    """All that starts a block, as one argument of one compiled call. Numbers are arrays, so new ones compile nothing."""
+
+    block: Block
+    params: PyTree
+    moves: PyTree
+    shown: PyTree
+    rates: PyTree
+    chart: AbstractChart | None
+    t0: Any
+    rtol: Any
+    atol: Any
+    marks: Marks
+    solver: str | diffrax.AbstractSolver
+    quiet: Any
+    stop_when_found: Any
+
+
+@eqx.filter_jit
+def launch_block(
+    launch: Launch, t1: Any, capacity: int
+) -> tuple[FlatProblem, Watch, Method, State, jax.Array, jax.Array]:
+    """Set up a block: all before its first step. Stepping is compiled apart, once, for first and later segments."""
+    la = launch
+    problem, z0 = flat_problem(la.block, la.params, la.moves, la.shown, la.rates, la.chart, la.t0, la.rtol, la.atol)
+    watch = make_watch(problem, la.marks, z0)
+    method = make_method(la.solver, la.rtol, problem.solver_time(t1), la.quiet, la.stop_when_found)
+    state = begin(problem, watch, method, problem.solver_time(problem.t0), z0, capacity)
+    return problem, watch, method, state, z0, problem.velocity(z0)
+
+
+class Summary(eqx.Module):
+    """What the host wants to know after a segment, brought over in one piece."""
+
+    halt: Any
+    accepted: Any
+    rejected: Any
+    t: Any
+    loss: Any
+    fallen: Any
+    loss_rise: Any
+    reached: Any
+    times: Any  # of the milestones, with their errors
+    errors: Any
+    stiffness: Any  # step size times the largest eigenvalue: about 3 and more where stability limits an explicit step
+
+
+def _summarise(problem: FlatProblem, state: State) -> Summary:
+    found = state.found
+    return Summary(
+        halt=state.halt,
+        accepted=state.accepted,
+        rejected=state.rejected,
+        t=problem.time(state.s),
+        loss=state.loss,
+        fallen=state.loss_first - state.loss,
+        loss_rise=state.loss_rise,
+        reached=found.reached,
+        times=problem.time(found.s),
+        errors=found.error * problem.clock.rate(found.s),
+        stiffness=(state.s_next - state.s) * spectral_radius(problem, state.s, state.z),
+    )
+
+
+@eqx.filter_jit
+def advance_block(
+    problem: FlatProblem, watch: Watch, method: Method, state: State, budget: Any
+) -> tuple[State, Summary]:
+    state = segment(problem, watch, method, state, budget)
+    return state, _summarise(problem, state)
+
+
+@eqx.filter_jit
+def resume_block(problem: FlatProblem, watch: Watch, method: Method, state: State, capacity: int) -> State:
+    """A fresh start at the present state (new solver, new end, grown table); what was found and counted is kept."""
+    fresh = begin(problem, watch, method, state.s, state.z, capacity)
+    kept = eqx.tree_at(
+        lambda st: (st.found, st.loss_first, st.loss_rise, st.accepted, st.rejected, st.armed),
+        fresh,
+        (
+            eqx.tree_at(lambda f: f.land, state.found, jnp.asarray(jnp.inf, state.s.dtype)),
+            state.loss_first,
+            state.loss_rise,
+            state.accepted,
+            state.rejected,
+            state.armed,
+        ),
+    )
+    return restart(problem, method, kept)
