@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -81,10 +80,10 @@ def uniform() -> TokenLaw:
     return _law(math.sqrt(3.0) * x, 0.5 * w, "uniform", True)
 
 
-def finite(values: Sequence[float], probabilities: Sequence[float]) -> TokenLaw:
+def finite(values: Any, probabilities: Any) -> TokenLaw:
     """A law on finitely many values; it may have a mean.
 
-    `values` [m] distinct and finite, `probabilities` [m] positive with sum 1 (to 1e-9; they are then normalised).
+    Two sequences of numbers: `values` [m] distinct and finite, `probabilities` [m] positive with sum 1 (to 1e-9; they are then normalised).
     Raises `TokenLawError`.
     """
     try:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import json
 import os
 import tempfile
 import warnings
 import zipfile
+import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -61,18 +63,18 @@ def load_or_build(kind: str, description: Mapping[str, Any], build: Callable[[],
 
 def _read(path: Path, names: set[str]) -> Arrays | None:
     try:
-        with np.load(path, allow_pickle=False) as file:
+        data = path.read_bytes()
+    except OSError:  # not there, or not ours to read
+        return None
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as file:
             arrays = {name: file[name] for name in names}
             total = str(file["checksum"])
-    except FileNotFoundError:
-        return None
-    except PermissionError:
-        return None
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        warnings.warn(f"damaged cache entry {path} ({type(error).__name__}) is rebuilt", stacklevel=4)
-        return None
-    if total != _checksum(arrays):
-        warnings.warn(f"damaged cache entry {path} (checksum) is rebuilt", stacklevel=4)
+        reason = None if total == _checksum(arrays) else "wrong checksum"
+    except (OSError, ValueError, KeyError, EOFError, TypeError, zlib.error, zipfile.BadZipFile) as error:
+        arrays, reason = None, type(error).__name__
+    if reason is not None:
+        warnings.warn(f"damaged cache entry {path} ({reason}) is rebuilt", stacklevel=4)
         return None
     return arrays
 

@@ -25,6 +25,11 @@ class Setting:
     steepest: float
     refine: float = 1.0
 
+    @property
+    def continuous(self) -> bool:
+        """The law has a density."""
+        return self.law.name in ("gaussian", "uniform")
+
     def queries(self, refine: float = 1.0) -> tuple[Vector, Vector]:
         """Nodes and weights of q."""
         return query_quadrature(self.law, self.d, self.n, self.steepest, refine * self.refine)
@@ -70,7 +75,7 @@ def target_overlaps(s: Setting, w: Vector) -> TargetOverlaps:
     b = np.broadcast_to(s.c * q, size).ravel()
     rare = s.rare(q_weights)
     ends = np.concatenate([s.steepest * q, -s.steepest * q])
-    body = laplace_body(ends, s.n, x, p, np.tile(rare, 2), np.tile(q_weights, 2), s.refine)
+    body = laplace_body(ends, s.n, x, p, np.tile(rare, 2), np.tile(q_weights, 2), s.refine, s.continuous)
     tolerance = np.broadcast_to(rare, size).ravel()
     rows = cross_batch((x, p), s.n, s.d, a, b, tolerance, body, by_slope=not gaussian)
     value, by_n, by_b = (r.reshape(size) for r in rows)
@@ -101,7 +106,7 @@ class StudentOverlap:
         heaviest = np.array([np.max(q_weights[np.abs(q) >= r], initial=0.0) for r in np.abs(a) / s.steepest])
         heaviest = np.maximum(heaviest, 1e-16 * np.max(q_weights))
         rare = s.rare(heaviest)
-        body = 2 * laplace_body(a, s.n, x, p, rare, heaviest, s.refine)
+        body = 2 * laplace_body(a, s.n, x, p, rare, heaviest, s.refine, s.continuous)
         value, by_n = self_batch((x, p), s.n, s.d, a, rare, body)
         transform = 2.0 / PER_PANEL * np.cos(np.outer(np.arange(PER_PANEL), theta))
         transform[0] *= 0.5

@@ -65,14 +65,15 @@ def integrand(n: Array, d: Array, mean: Array, second: Array, m: Moments) -> Arr
 def _cross_moments(a: Array, b: Array, log_u: Array, log_v: Array, x: Array, p: Array) -> Moments:
     """Moments on the grid [C, Nu, Nv] for a batch of slopes a, b [C]."""
     # (log u + a x) first: e^{ax} alone may overflow
-    ea = jnp.exp(log_u[:, :, None] + (a[:, None] * x)[:, None, :])
-    eb = jnp.exp(log_v[:, :, None] + (b[:, None] * x)[:, None, :])
+    key, weight = x[None, None, :], p[None, None, :]
+    ea = jnp.exp(log_u[:, :, None] + a[:, None, None] * key)
+    eb = jnp.exp(log_v[:, :, None] + b[:, None, None] * key)
     ha = -jnp.expm1(-ea)
     hb = -jnp.expm1(-eb)
-    ga = (1.0 - ha) * p
+    ga = (1.0 - ha) * weight
     gb = 1.0 - hb
     gea = ga * ea
-    left = jnp.stack([ga * x**2, gea * x, gea, ga, ga * x], axis=1)
+    left = jnp.stack([ga * key**2, gea * key, gea, ga, ga * key], axis=1)
 
     def product(first: int, last: int, right: Array) -> Array:
         rows = left[:, first:last]
@@ -118,9 +119,9 @@ def _chunk_cross(
 
 def _chunk_self(n: Array, d: Array, x: Array, p: Array, rows: tuple[Array, ...]) -> tuple[Array, Array]:
     a, log_u, wu = rows
-    e = jnp.exp(log_u[:, :, None] + (a[:, None] * x)[:, None, :])
+    e = jnp.exp(log_u[:, :, None] + a[:, None, None] * x[None, None, :])
     h = -jnp.expm1(-e)
-    g = (1.0 - h) * p
+    g = (1.0 - h) * p[None, None, :]
     ge = g * e
     lost = h @ jnp.stack([p, p * x], axis=-1)
     a0, a1 = jnp.sum(ge, axis=-1), ge @ x

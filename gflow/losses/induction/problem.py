@@ -103,14 +103,14 @@ class InductionProblem:
         """
         if "exact" not in self._losses:
             table = make_table(self.tokens, self.L, self.w_star, self.d, cache=cache)
-            alpha, d = jnp.asarray(self.alpha_star), jnp.asarray(float(self.d))
-            fourgram = FourgramLoss(jnp.asarray(self.L), alpha, d, self.tokens.mean, self.tokens.variance)
+            L, alpha, d = (jnp.asarray(v, dtype=float) for v in (self.L, self.alpha_star, self.d))  # strongly typed
+            fourgram = FourgramLoss(L, alpha, d, self.tokens.mean, self.tokens.variance)
             self._losses["exact"] = PopulationLoss(fourgram, InductionHeadLoss(alpha, table), self.tokens)
         return self._losses["exact"]
 
     def initial_params(self, sigma_init: float) -> InductionParams:
         """Every trainable parameter at `sigma_init` > 0 (p11 is infinite and not part of the state)."""
-        sigma = jnp.asarray(_real("sigma_init", sigma_init, 0.0, True, "for example sigma_init=0.01"))
+        sigma = jnp.asarray(_real("sigma_init", sigma_init, 0.0, True, "for example sigma_init=0.01"), dtype=float)
         cls = PARAMETRIZATIONS[self.parametrization]
         count = len(dataclasses.fields(cls)) - 1
         return cls(*[sigma] * count)

@@ -20,8 +20,8 @@ Vector = npt.NDArray[np.float64]
 
 # The aliasing error of the trapezium in x is e^{-pi^2/(a h)}, and e^{-pi^2/h} in log u: the poles of exp(-u e^{ax})'s
 # Mellin transform lie pi/2 off the real axis.
-_DIGITS = 27.6  # -log 1e-12
-_BODIES = (32, 48, 64, 80, 96, 112, 128, 160, 192, 256)
+_DIGITS = 26.0  # -log 5e-12
+_BODIES = (32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 256)
 TAIL = 10
 
 
@@ -98,15 +98,24 @@ def _gaussian_queries(d: int, refine: float) -> tuple[Vector, Vector]:
 
 
 def laplace_body(
-    slopes: Vector, n: float, x: Vector, p: Vector, tolerance: Vector, q_weights: Vector, refine: float = 1.0
+    slopes: Vector,
+    n: float,
+    x: Vector,
+    p: Vector,
+    tolerance: Vector,
+    q_weights: Vector,
+    refine: float = 1.0,
+    continuous: bool = True,
 ) -> int:
     """Number of trapezium nodes in log u that the worst of these rows needs (`q_weights`, one per row).
 
     A step h modulates 1/Z by e^{-pi^2/h} cos(2 pi log Z / h + ...). Where log Z spreads over more than h this averages
-    out, and only the product of both modulations is left, so that steep slopes bear twice the step.
+    out, and only the product of both modulations is left, so that steep slopes of a continuous law bear twice the step.
     """
     low, high = _laplace_window(slopes, n, x, p, tolerance)
-    step = math.pi**2 / _digits(q_weights, 24.0) * (1.0 + np.minimum(1.0, np.abs(slopes) / 4.0))
+    step = math.pi**2 / _digits(q_weights, 21.0 if continuous else 27.0)
+    if continuous:
+        step = step * (1.0 + np.minimum(1.0, np.abs(slopes) / 4.0))
     need = refine * float(np.max((high - low - math.log(0.7 * TAIL)) / np.minimum(step, 1.5)))
     return next((body for body in _BODIES if body >= need), _BODIES[-1])
 
