@@ -6,12 +6,23 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Float, PyTree
 
 from gflow.errors import InputError
+
+
+def _as_level(given: Any) -> Any:
+    """A number as an array of a definite floating type (a weak type would compile anew); anything else as it is."""
+    if given is None or isinstance(given, str):
+        return given
+    try:
+        value = jnp.asarray(given)
+        return value.astype(value.dtype if jnp.issubdtype(value.dtype, jnp.floating) else float)
+    except (TypeError, ValueError):
+        return given
 
 
 class Condition(eqx.Module):
@@ -19,42 +30,42 @@ class Condition(eqx.Module):
 
     `f` is called as `f(params)`, positionally, whatever its argument is named; it must be pure JAX and return a scalar.
     If `f` has an attribute `block`, the condition reads that block of the loss only and is watched on its clock.
+    Give either `level`, or `fraction` for a fraction of the initial value of `f`. Raises `InputError` otherwise.
     """
 
-    f: Callable[[Any], Any]
-    level: Float[Array, ""]
-    relative: bool = eqx.field(static=True)
+    f: Any
+    level: Any = eqx.field(converter=_as_level, default=None)
+    fraction: Any = eqx.field(converter=_as_level, default=None, kw_only=True)
+    of: str = eqx.field(static=True, default="initial", kw_only=True)
     direction: ClassVar[int] = 0  # -1: reached when f <= level, +1: when f >= level, 0: when the side first changes
     word: ClassVar[str] = "crosses"
 
-    def __init__(
-        self,
-        f: Any,
-        level: Any = None,
-        *,
-        fraction: Any = None,
-        of: str = "initial",
-    ) -> None:
+    def __check_init__(self) -> None:
         name = type(self).__name__
-        if not callable(f):
-            raise InputError(f"{name}: the first argument must be a function of the parameters, got {type(f).__name__}")
-        if (level is None) == (fraction is None):
+        if not callable(self.f):
+            kind = type(self.f).__name__
+            raise InputError(f"{name}: the first argument must be a function of the parameters, got {kind}")
+        if (self.level is None) == (self.fraction is None):
             raise InputError(f"{name}: give either a level, {name}(f, 0.1), or a fraction, {name}(f, fraction=0.1)")
-        if of != "initial":
-            raise InputError(f"{name}: a fraction is taken of 'initial', not of {of!r}")
-        given = level if fraction is None else fraction
-        try:
-            value = jnp.asarray(given)
-            value = value if jnp.issubdtype(value.dtype, jnp.floating) else value.astype(float)
-        except (TypeError, ValueError) as error:
-            raise InputError(f"{name}: the level must be a number, got {given!r}") from error
-        if value.shape != ():
-            raise InputError(f"{name}: the level must be a scalar, got an array of shape {value.shape}")
-        if not isinstance(value, jax.core.Tracer) and not np.isfinite(np.asarray(value)):
-            raise InputError(f"{name}: the level must be finite, got {given!r}")
-        self.f = f
-        self.level = value
-        self.relative = fraction is not None
+        if self.of != "initial":
+            raise InputError(f"{name}: a fraction is taken of 'initial', not of {self.of!r}")
+        amount = self.amount
+        if not eqx.is_array(amount):
+            raise InputError(f"{name}: the level must be a number, got {amount!r}")
+        if amount.shape != ():
+            raise InputError(f"{name}: the level must be a scalar, got an array of shape {amount.shape}")
+        if not isinstance(amount, Tracer) and not np.isfinite(np.asarray(amount)):
+            raise InputError(f"{name}: the level must be finite, got {amount}")
+
+    @property
+    def relative(self) -> bool:
+        """True when the level is a fraction of the initial value."""
+        return self.fraction is not None
+
+    @property
+    def amount(self) -> Float[Array, ""]:
+        """The level, or the fraction."""
+        return self.fraction if self.relative else self.level
 
     @property
     def block(self) -> str | None:
@@ -63,12 +74,13 @@ class Condition(eqx.Module):
 
     def value(self, params: PyTree) -> Float[Array, ""]:
         """`f(params)` as a scalar array."""
-        return jnp.asarray(self.f(params))
+        f: Callable[[Any], Any] = self.f
+        return jnp.asarray(f(params))
 
     def resolve(self, initial_value: Float[Array, ""]) -> Float[Array, ""]:
         """The absolute level, given `f` at the initial parameters."""
-        level = self.level.astype(initial_value.dtype)
-        return level * initial_value if self.relative else level
+        amount = self.amount.astype(initial_value.dtype)
+        return amount * initial_value if self.relative else amount
 
 
 class Below(Condition):

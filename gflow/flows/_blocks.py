@@ -32,7 +32,7 @@ class Block(eqx.Module):
     curved: Callable[[Any], Sequence[Any]] | None = eqx.field(static=True, default=None)
 
 
-def leaf_mask(where: Callable[[Any], Sequence[Any]] | None, params: PyTree) -> PyTree:
+def leaf_mask(where: Callable[[Any], Any] | None, params: PyTree) -> PyTree:
     """PyTree of bools like `params`: True at the leaves that `where` selects."""
     nothing = jax.tree.map(lambda _: False, params)
     if where is None:

@@ -21,7 +21,7 @@ from gflow.flows._watch import Marks, Watch, make_watch
 
 
 class Launch(eqx.Module):
-    """All that starts a block, as one argument of one compiled call. Numbers are arrays, so new ones compile nothing."""
+    """All that starts a block, as one argument of one compiled call. Numbers are arrays: new ones compile nothing."""
 
     block: Block
     params: PyTree

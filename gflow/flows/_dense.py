@@ -84,7 +84,7 @@ class DenseBlock:
                 continue
             step = np.clip(np.searchsorted(leg.s1, s), 0, len(leg.s1) - 1)
             at = np.clip(s, leg.s0[0], leg.s1[-1])
-            pieces = jax.tree.map(lambda x: x[step], (leg.s0, leg.s1, leg.dense))  # noqa: B023
-            z[here] = np.asarray(_interpolate(leg.solver, *pieces, at))[here]
-        decoded = _decode(self.problem, z)
+            s0, s1, dense = jax.tree.map(lambda x: x[step], (leg.s0, leg.s1, leg.dense))  # noqa: B023
+            z[here] = np.asarray(_interpolate(leg.solver, s0, s1, dense, jnp.asarray(at)))[here]
+        decoded = _decode(self.problem, jnp.asarray(z))
         return jax.tree.map(lambda x: np.asarray(x)[:n], decoded)

@@ -9,6 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import PyTree
 
 from gflow.errors import InputError
@@ -68,7 +69,7 @@ class GradientFlow(eqx.Module):
         except ValueError as error:
             raise InputError(f"rates: a PyTree of rates must be a prefix of the parameters: {error}") from error
         for rate in jax.tree.leaves(full):
-            traced = isinstance(rate, jax.core.Tracer)
+            traced = isinstance(rate, Tracer)
             if not traced and not (np.all(np.isfinite(rate)) and np.all(np.asarray(rate) > 0)):
                 raise InputError(f"rates: a rate must be a positive finite number, got {rate}; freeze with trainable=")
         return full

@@ -27,7 +27,7 @@ def as_arrays(params: PyTree) -> PyTree:
         if isinstance(leaf, bool | str) or callable(leaf):
             return leaf
         if isinstance(leaf, float | int):
-            return jnp.asarray(float(leaf))
+            return jnp.asarray(leaf, float)
         return jnp.asarray(leaf) if isinstance(leaf, np.ndarray | np.generic | jax.Array) else leaf
 
     return jax.tree.map(convert, params)
@@ -66,7 +66,7 @@ def make_blocks(flow: GradientFlow) -> tuple[Block, ...]:
     """The independent blocks of the flow: the loss's own, or one holding everything."""
     blocks = getattr(flow.loss, "blocks", None)
     if blocks is None or flow.chart is not None:
-        return (Block(WHOLE, where=lambda p: jax.tree.leaves(p), loss=flow.loss, clock=PlainClock()),)
+        return (Block(WHOLE, where=jax.tree.leaves, loss=flow.loss, clock=PlainClock()),)
     return tuple(blocks())
 
 
@@ -103,7 +103,7 @@ def flat_problem(
 
 
 def block_masks(flow: GradientFlow, blocks: tuple[Block, ...], params: PyTree) -> list[tuple[PyTree, PyTree]]:
-    """(moves, shown) of each block. Leaves that no block claims, a fixed p11 say, are shown to all and must be frozen."""
+    """(moves, shown) of each block. Leaves that no block claims, a fixed p11 say, must be frozen; all see them."""
     trainable = flow.mask(params)
     if len(blocks) == 1:
         return [(trainable, jax.tree.map(lambda t: not t, trainable))]

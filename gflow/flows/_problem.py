@@ -101,6 +101,6 @@ class FlatProblem(eqx.Module):
         return self.clock.solver_time(t, self.t0)
 
 
-def field(s: Float[Array, ""], z: Float[Array, " m"], problem: FlatProblem) -> Float[Array, " m"]:
+def field(s: Any, z: Any, problem: Any) -> Any:
     """`dz/ds`, in the form that diffrax calls."""
     return problem.clock.rate(s) * problem.velocity(z)

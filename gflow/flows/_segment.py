@@ -145,13 +145,14 @@ def _step(problem: FlatProblem, watch: Watch, method: Method, state: State) -> S
     finite = jnp.all(jnp.isfinite(z1)) & jnp.isfinite(loss1) & jnp.all(jnp.isfinite(error))
     usable = finite & diffrax.is_okay(result)  # a Newton iteration that fails only shortens the step
     error = jnp.where(usable, error, jnp.inf)
+    order: PyTree = solver.error_order(TERM)
     keep, _, s_next, _, controller_state, _ = controller.adapt_step_size(
-        s0, s1, z0, z1, problem, error, solver.error_order(TERM), state.controller_state
+        s0, s1, z0, z1, problem, error, order, state.controller_state
     )
-    keep = keep & usable
+    keep = jnp.asarray(keep) & usable
 
     interpolation = solver.interpolation_cls(t0=s0, t1=s1, **dense)
-    scale = controller.atol + controller.rtol * jnp.abs(z1)
+    scale = jnp.asarray(controller.atol + controller.rtol * jnp.abs(z1))
     landing = keep & (s1 >= state.found.land)
     found, keep = examine(watch, problem, state.found, interpolation.evaluate, s0, s1, z1, loss1, scale, keep)
 

@@ -51,7 +51,7 @@ def solve(
     why it ended; only `throw=True` raises.
 
     Arguments:
-    - `flow`: a `GradientFlow`, or just a loss. `params`: any PyTree of float32 or float64 arrays; that precision is used.
+    - `flow`: a `GradientFlow`, or just a loss. `params`: any PyTree of float32 or float64 arrays.
     - `milestones`: name -> `Below`, `Above` or `Crosses`; each is found to the solver's accuracy.
     - `solver`: "auto" (explicit Dopri8, changing to Rodas5P where stability limits its steps), "tsit5", "dopri5",
       "dopri8", "rodas5p", "kvaerno3", "kvaerno5", "kencarp5", or a diffrax solver instance.

@@ -29,7 +29,7 @@ class Curvature(eqx.Module):
 
 @eqx.filter_jit
 def curvature(problem: FlatProblem, z: Float[Array, " m"]) -> Curvature:
-    """Eigenvalues of `R^{1/2} Hess R^{1/2}` at z, gradient along the eigenvectors, and how far the lowest one reaches."""
+    """Eigenvalues of `R^{1/2} Hess R^{1/2}` at z, gradient along eigenvectors, and how far the lowest one reaches."""
     moving = problem.moving(z)
     layout = Layout.of(moving)
     y = layout.flatten(moving)

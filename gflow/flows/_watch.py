@@ -52,7 +52,7 @@ def make_marks(conditions: Sequence[Condition], loss: Callable[[Any], Any]) -> M
     return Marks(
         tuple(None if f is loss else f for f in originals),
         tuple(index),
-        tuple(c.level for c in conditions),
+        tuple(c.amount for c in conditions),
         tuple(c.relative for c in conditions),
         tuple(c.direction for c in conditions),
     )

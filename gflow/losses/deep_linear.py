@@ -35,6 +35,6 @@ class DeepLinearLoss(eqx.Module):
         return DeepLinearParams(root * right, root * left)
 
     def mode_time(self, mode: int, strength: float, a0: float) -> Float[Array, ""]:
-        """Time at which singular value number `mode` of W2 W1 reaches `strength`: log(a (s-a0) / (a0 (s-a))) / (2 s)."""
+        """When singular value number `mode` of W2 W1 reaches `strength`: log(a (s-a0) / (a0 (s-a))) / (2 s)."""
         s = jnp.linalg.svd(self.target, compute_uv=False)[mode]
         return jnp.log(strength * (s - a0) / (a0 * (s - strength))) / (2 * s)

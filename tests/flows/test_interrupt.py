@@ -12,7 +12,7 @@ from gflow.flows import Status, solve
 
 
 def slow(p):
-    """A flow that never ends and needs many small steps: rotation-free, but stability-limited for an explicit solver."""
+    """A flow that never ends and needs many small steps: stability limits an explicit solver."""
     return jnp.sum(jnp.asarray([1.0, 1e7]) * p**2) / 2
 
 

@@ -146,7 +146,7 @@ def test_case_14_the_precision_asked_for_is_used_and_recorded():
 
 
 def test_case_15_masked_softmax_entropy_has_a_finite_gradient():
-    """A loss that is written safely flows; one that is not is refused with the name of the trouble, not silently NaN."""
+    """A loss that is written safely flows; one that is not is refused by name, not silently NaN."""
     mask = jnp.asarray([True, True, False, True])
 
     def entropy(p, fill):
