@@ -21,8 +21,8 @@ GAUSSIAN_EDGE = 8.5
 class TokenLaw(eqx.Module):
     """`E[h(x)] = sum_i weights_i h(nodes_i)`: the law of one token, as nodes and weights (MATH sections 4 and 6).
 
-    A finite law is its own quadrature. The Gaussian and the uniform law are carried as a fine quadrature (exact moments)
-    and named, so that the overlap integrals can choose nodes that suit their integrand.
+    A finite law is its own quadrature. The Gaussian and the uniform law are carried as a fine quadrature (exact
+    moments) and named, so that the overlap integrals can choose nodes that suit their integrand.
 
     Build one with `gaussian()`, `rademacher()`, `uniform()`, `finite(values, probabilities)` or `from_name(name)`.
 
@@ -83,7 +83,8 @@ def uniform() -> TokenLaw:
 def finite(values: Any, probabilities: Any) -> TokenLaw:
     """A law on finitely many values; it may have a mean.
 
-    Two sequences of numbers: `values` [m] distinct and finite, `probabilities` [m] positive with sum 1 (to 1e-9; they are then normalised).
+    Two sequences of numbers: `values` [m] distinct and finite, `probabilities` [m] positive with sum 1 (to 1e-9; they
+    are then normalised).
     Raises `TokenLawError`.
     """
     try:
@@ -96,13 +97,15 @@ def finite(values: Any, probabilities: Any) -> TokenLaw:
             f"tokens: values has shape {x.shape} and probabilities {p.shape}; give two flat lists of the same length"
         )
     if x.size < 2:
-        raise TokenLawError(f"tokens: {x.size} value(s) given, at least 2 are needed: a constant token carries no signal")
+        raise TokenLawError(f"tokens: {x.size} value(s) given, at least 2 are needed; a constant carries no signal")
     if not np.all(np.isfinite(x)):
         bad = x[~np.isfinite(x)][0]
         raise TokenLawError(f"tokens: values contains {bad}; every value must be a finite number")
     if not np.all(np.isfinite(p)) or np.any(p <= 0):
         bad = p[~(np.isfinite(p) & (p > 0))][0]
-        raise TokenLawError(f"tokens: probabilities contains {bad:g}; each must be positive, leave out impossible values")
+        raise TokenLawError(
+            f"tokens: probabilities contains {bad:g}; each must be positive; leave out impossible values"
+        )
     total = float(np.sum(p))
     if abs(total - 1.0) > 1e-9:
         raise TokenLawError(f"tokens: probabilities sum to {total:.12g}, not to 1; divide each by {total:.12g}")

@@ -37,7 +37,11 @@ def digest(description: Mapping[str, Any]) -> str:
         if isinstance(value, float):
             return value.hex()
         if isinstance(value, np.ndarray):
-            return [str(value.dtype), list(value.shape), hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()]
+            return [
+                str(value.dtype),
+                list(value.shape),
+                hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest(),
+            ]
         if isinstance(value, (str, int, bool)) or value is None:
             return value
         raise TypeError(f"cannot hash {type(value).__name__}")

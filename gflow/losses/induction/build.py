@@ -47,7 +47,9 @@ class _Interpolant:
 
     def slope(self, w: Vector) -> Vector:
         scale = 2.0 / (self.hi - self.lo)
-        return scale * chebyshev.chebval((2.0 * w - self.lo - self.hi) / (self.hi - self.lo), chebyshev.chebder(self.coefficients))
+        return scale * chebyshev.chebval(
+            (2.0 * w - self.lo - self.hi) / (self.hi - self.lo), chebyshev.chebder(self.coefficients)
+        )
 
 
 def nodes_on(lo: float, hi: float, m: int) -> Vector:
@@ -175,7 +177,6 @@ def _from_arrays(arrays: dict[str, Vector]) -> OverlapTable:
             f"{error:.1e}, the limit is {LARGEST_ERROR:.0e}; use a smaller w_star, or the sampled loss"
         )
     return OverlapTable(**{key: jnp.asarray(value) for key, value in arrays.items()})
-
 
 
 def make_table(

@@ -130,7 +130,11 @@ class PopulationLoss(eqx.Module):
         lo, hi = float(table.lo), float(table.hi)
         room = 0.25 * (hi - lo)
         if not bool(table.in_domain(jnp.asarray(w, table.lo.dtype))):
-            lo, hi = (lo, max(hi, w + room + 0.25 * abs(w))) if w > 0.5 * (lo + hi) else (min(lo, w - room - 0.25 * abs(w)), hi)
+            lo, hi = (
+                (lo, max(hi, w + room + 0.25 * abs(w)))
+                if w > 0.5 * (lo + hi)
+                else (min(lo, w - room - 0.25 * abs(w)), hi)
+            )
         grown = make_table(self.law, float(table.L), float(table.w_star), int(table.d), lo, hi)
         return eqx.tree_at(lambda s: s.induction.table, self, grown)
 

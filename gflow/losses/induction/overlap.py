@@ -17,7 +17,6 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from gflow.losses.induction.quadrature import Vector, laplace_rule
-from gflow.tokens import TokenLaw
 
 # phi is clipped from below: what it multiplies there is already far below rounding
 _LARGEST_DEFICIT = 1.0 - 1.2e-16

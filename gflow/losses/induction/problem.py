@@ -56,7 +56,7 @@ def _real(name: str, value: Any, least: float, strict: bool, advice: str) -> flo
     return number
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, init=False)
 class InductionProblem:
     """Target `f*(X) = (A_g x_{L-2}, A_i sum_s x_s softmax_s(w*^2 x_L x_{s-1}))` and the model that learns it.
 
@@ -73,22 +73,34 @@ class InductionProblem:
     L: float
     alpha_star: float
     w_star: float
-    tokens: TokenLaw = "gaussian"  # pyright: ignore[reportAssignmentType]
-    d: int = 1
-    parametrization: str = "untied"
-    _losses: dict[str, PopulationLoss] = dataclasses.field(default_factory=dict, init=False, repr=False)
+    tokens: TokenLaw
+    d: int
+    parametrization: str
+    _losses: dict[str, PopulationLoss] = dataclasses.field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
-        put("L", _real("L", self.L, 4.0, False, "the shortest sequence with two keys has L = 4"))
-        put("alpha_star", _real("alpha_star", self.alpha_star, 0.0, True, "for example alpha_star=1"))
-        put("w_star", _real("w_star", self.w_star, 0.0, True, "for example w_star=1"))
-        if not isinstance(self.tokens, TokenLaw):
-            put("tokens", from_name(self.tokens))
-        d = _real("d", self.d, 1.0, False, "the number of token components is a whole number")
-        if d != int(d):
-            raise InputError(f"d={d:g} must be a whole number, at least 1; the nearest is d={round(d)}")
-        put("d", int(d))
+    # what a user gives is checked here, value by value, so any type may come in
+    def __init__(
+        self,
+        L: Any,
+        alpha_star: Any,
+        w_star: Any,
+        tokens: Any = "gaussian",
+        d: Any = 1,
+        parametrization: Any = "untied",
+    ) -> None:
+        def put(name: str, value: Any) -> None:
+            object.__setattr__(self, name, value)
+
+        put("_losses", {})
+        put("L", _real("L", L, 4.0, False, "the shortest sequence with two keys has L = 4"))
+        put("alpha_star", _real("alpha_star", alpha_star, 0.0, True, "for example alpha_star=1"))
+        put("w_star", _real("w_star", w_star, 0.0, True, "for example w_star=1"))
+        put("tokens", tokens if isinstance(tokens, TokenLaw) else from_name(tokens))
+        whole = _real("d", d, 1.0, False, "the number of token components is a whole number")
+        if whole != int(whole):
+            raise InputError(f"d={whole:g} must be a whole number, at least 1; the nearest is d={round(whole)}")
+        put("d", int(whole))
+        put("parametrization", str(parametrization))
         if self.d > 1 and self.tokens.name != "gaussian":
             raise InputError(f"d={self.d} needs gaussian tokens, not {self.tokens.name}; use d=1 or tokens='gaussian'")
         if self.parametrization not in PARAMETRIZATIONS:
@@ -108,7 +120,7 @@ class InductionProblem:
             self._losses["exact"] = PopulationLoss(fourgram, InductionHeadLoss(alpha, table), self.tokens)
         return self._losses["exact"]
 
-    def initial_params(self, sigma_init: float) -> InductionParams:
+    def initial_params(self, sigma_init: Any) -> InductionParams:
         """Every trainable parameter at `sigma_init` > 0 (p11 is infinite and not part of the state)."""
         sigma = jnp.asarray(_real("sigma_init", sigma_init, 0.0, True, "for example sigma_init=0.01"), dtype=float)
         cls = PARAMETRIZATIONS[self.parametrization]

@@ -56,9 +56,7 @@ def key_quadrature(
     return edge * x, 0.5 * weights
 
 
-def query_quadrature(
-    law: TokenLaw, d: int, n: float, slope_per_q: float, refine: float = 1.0
-) -> tuple[Vector, Vector]:
+def query_quadrature(law: TokenLaw, d: int, n: float, slope_per_q: float, refine: float = 1.0) -> tuple[Vector, Vector]:
     """Nodes `q` and weights, both [m], for the expectation over the query (its length |q| ~ chi_d if d > 1).
 
     A softmax has poles where the keys' partition function vanishes, at a distance ~ 1/slope from the real axis, so the
