@@ -88,8 +88,8 @@ def target_overlaps(s: Setting, w: Vector) -> TargetOverlaps:
 class StudentOverlap:
     """`K2(w) = K(w, w)` and `dK2/dL` anywhere on |w| <= steepest.
 
-    `S(a,a)` is a function of one variable, so it is computed once, on Chebyshev panels in a, and averaged over the query
-    for as many w as wanted. It grows from 1/n to O(1): its logarithm is interpolated.
+    `S(a,a)` is a function of one variable, so it is computed once, on Chebyshev panels in a, and averaged over the
+    query for as many w as wanted. It grows from 1/n to O(1): its logarithm is interpolated.
     """
 
     def __init__(self, s: Setting) -> None:

@@ -188,7 +188,10 @@ def cross_batch(
     body: int,
     by_slope: bool = False,
 ) -> tuple[Vector, Vector, Vector]:
-    """`S(a,b)`, `dS/dn`, `dS/db` (NaN unless `by_slope`) for slopes a, b [B]; `law_nodes` = (x, p), `tolerance` [B] as in `laplace_rule`."""
+    """`S(a,b)`, `dS/dn`, `dS/db` (NaN unless `by_slope`) for slopes a, b [B].
+
+    `law_nodes` = (x, p) and `tolerance` [B] as in `laplace_rule`.
+    """
     x, p = law_nodes
     log_u, wu = laplace_rule(a, n, x, p, tolerance, body)
     log_v, wv = laplace_rule(b, n, x, p, tolerance, body)

@@ -60,7 +60,8 @@ def query_quadrature(law: TokenLaw, d: int, n: float, slope_per_q: float, refine
     """Nodes `q` and weights, both [m], for the expectation over the query (its length |q| ~ chi_d if d > 1).
 
     A softmax has poles where the keys' partition function vanishes, at a distance ~ 1/slope from the real axis, so the
-    number of nodes grows with the largest logit scale `slope_per_q`, most for few keys (n). Symmetric laws need q >= 0 only, since S(wq, w'q) is even in q.
+    number of nodes grows with the largest logit scale `slope_per_q`, most for few keys (n). Symmetric laws need q >= 0
+    only, since S(wq, w'q) is even in q.
     """
     refine = refine * (1.0 + slope_per_q * (0.42 + 0.75 / math.sqrt(n)))
     if law.name == "gaussian":
@@ -123,11 +124,11 @@ def laplace_rule(
 ) -> tuple[Vector, Vector]:
     """Nodes `log u` and weights, both [B, tail+body], with `int f(u) du = sum_i weights_i u_i f(u_i)`.
 
-    `f(u) = E[... exp(-u Z)]`, `Z = sum_k e^{a x_k}` over n tokens; one row per slope a [B], each trimmed to the range of
-    u in which Z lives up to events of probability `tolerance` [B]. In `tau = log u` the integrand decays doubly
+    `f(u) = E[... exp(-u Z)]`, `Z = sum_k e^{a x_k}` over n tokens; one row per slope a [B], each trimmed to the range
+    of u in which Z lives up to events of probability `tolerance` [B]. In `tau = log u` the integrand decays doubly
     exponentially to the right, but only like `e^tau` to the left, where f is a power series in u. So the trapezium
-    `h sum_j e^{tau_j} f(e^{tau_j})` keeps its `body` upper nodes, and its infinite lower tail `sum_{k>=0} q^k f(u_t q^k)`,
-    `q = e^{-h}`, is summed by the Gauss rule of that discrete measure: little q-Legendre polynomials, whose recurrence
+    `h sum_j e^{tau_j} f(e^{tau_j})` keeps its `body` upper nodes, and its infinite lower tail `sum_{k>=0} q^k f(u_t
+    q^k)`, `q = e^{-h}`, is summed by the Gauss rule of that discrete measure: little q-Legendre polynomials, whose recurrence
     is explicit, `tail` nodes, exact for powers of u below 2 tail.  *derived*
     """
     low, high = _laplace_window(slopes, n, x, p, tolerance)

@@ -35,7 +35,7 @@ class OverlapTable(eqx.Module):
     `cells[i, j, k]`: coefficient of t^k of K_{j+1} in cell i, t in [-1, 1] across the cell; `cells_L`, `cells_c`: the
     same for the derivatives in L and c. `relative_error` [2]: bounds of |dK/K| of K1 and K2 over the domain. All values
     are data: tables of any L, w*, domain share one compilation. Differentiable in w to any order below 8, and once in
-    L and w_star (by the tabulated derivatives: changing these leaves does not change the value, only `build_table` does).
+    L and w_star (by the tabulated derivatives: changing these leaves changes no value, only `build_table` does).
     """
 
     cells: Float[Array, "m 2 k"]
