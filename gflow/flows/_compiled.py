@@ -20,6 +20,11 @@ from gflow.flows._stationary import spectral_radius
 from gflow.flows._watch import Marks, Watch, make_watch
 
 
+def definite(tree: PyTree) -> PyTree:
+    """The same values without weak types: a weakly typed state would be one more kind of input to compile for."""
+    return jax.tree.map(lambda x: x.astype(x.dtype) if eqx.is_array(x) else x, tree)
+
+
 class Launch(eqx.Module):
     """All that starts a block, as one argument of one compiled call. Numbers are arrays: new ones compile nothing."""
 
@@ -48,7 +53,7 @@ def launch_block(
     watch = make_watch(problem, la.marks, z0)
     method = make_method(la.solver, la.rtol, problem.solver_time(t1), la.quiet, la.stop_when_found)
     state = begin(problem, watch, method, problem.solver_time(problem.t0), z0, capacity)
-    return problem, watch, method, state, z0, problem.velocity(z0)
+    return definite((problem, watch, method, state, z0, problem.velocity(z0)))
 
 
 class Summary(eqx.Module):
@@ -64,11 +69,13 @@ class Summary(eqx.Module):
     reached: Any
     times: Any  # of the milestones, with their errors
     errors: Any
-    stiffness: Any  # step size times the largest eigenvalue: about 3 and more where stability limits an explicit step
+    stiffness: Any  # step size times the largest eigenvalue: beyond some bound, stability limits an explicit step
+    remaining: Any  # steps of the present size still to go
 
 
-def _summarise(problem: FlatProblem, state: State) -> Summary:
+def _summarise(problem: FlatProblem, method: Method, state: State) -> Summary:
     found = state.found
+    h = state.s_next - state.s
     return Summary(
         halt=state.halt,
         accepted=state.accepted,
@@ -80,7 +87,8 @@ def _summarise(problem: FlatProblem, state: State) -> Summary:
         reached=found.reached,
         times=problem.time(found.s),
         errors=found.error * problem.clock.rate(found.s),
-        stiffness=(state.s_next - state.s) * spectral_radius(problem, state.s, state.z),
+        stiffness=h * spectral_radius(problem, state.s, state.z),
+        remaining=(method.s_end - state.s) / jnp.where(h > 0, h, 1.0),
     )
 
 
@@ -88,8 +96,8 @@ def _summarise(problem: FlatProblem, state: State) -> Summary:
 def advance_block(
     problem: FlatProblem, watch: Watch, method: Method, state: State, budget: Any
 ) -> tuple[State, Summary]:
-    state = segment(problem, watch, method, state, budget)
-    return state, _summarise(problem, state)
+    state = definite(segment(problem, watch, method, state, budget))
+    return state, _summarise(problem, method, state)
 
 
 @eqx.filter_jit
@@ -108,4 +116,4 @@ def resume_block(problem: FlatProblem, watch: Watch, method: Method, state: Stat
             state.armed,
         ),
     )
-    return restart(problem, method, kept)
+    return definite(restart(problem, method, kept))

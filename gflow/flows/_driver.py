@@ -21,7 +21,7 @@ from gflow.flows._dense import DenseBlock, Leg
 from gflow.flows._flow import GradientFlow
 from gflow.flows._initial import precision
 from gflow.flows._interrupt import Interrupt
-from gflow.flows._method import is_explicit, make_method
+from gflow.flows._method import is_explicit, make_method, stability_limit
 from gflow.flows._problem import FlatProblem
 from gflow.flows._segment import Halt, Log, Method, State
 from gflow.flows._stationary import classify
@@ -32,7 +32,7 @@ CAPACITY = 256  # accepted steps logged per segment
 FIRST_BUDGET = 8  # steps tried before anything is known of their price
 SEGMENT_SECONDS = 0.3  # long enough to keep the device busy, short enough to hear Ctrl-C
 IMPLICIT_LIMIT = 512  # parameters beyond which a dense Newton solve costs more than it saves
-STABILITY_LIMITED = 2.5  # h * |eigenvalue| above which an explicit step is taken to be limited by stability
+WORTH_A_SWITCH = 150  # steps still to go below which another solver would not repay its compilation
 
 
 # seconds per step of each kind of problem met so far, so that a repeated solve starts with segments of the right size
@@ -108,7 +108,7 @@ class BlockRun:
         if self.started:
             self._close_leg()
             s_end = self.problem.solver_time(end)
-            solver = "rodas5p" if self._stability_limited() else self.method.solver
+            solver = "rodas5p" if self._stability_limited(s_end) else self.method.solver
             self.method = make_method(solver, self.rtol, s_end, quiet, stop_when_found)
             self.state = resume_block(self.problem, self.watch, self.method, self.state, CAPACITY)
         else:
@@ -195,10 +195,15 @@ class BlockRun:
         new = [jnp.asarray(values[n], getattr(state, n).dtype) for n in names]
         self.state = eqx.tree_at(lambda st: [getattr(st, n) for n in names], state, new)
 
-    def _stability_limited(self) -> bool:
-        if not self.auto or not is_explicit(self.method.solver) or self.z0.size > IMPLICIT_LIMIT:
+    def _stability_limited(self, s_end: jax.Array | None = None) -> bool:
+        """Whether stability, not accuracy, sets an explicit solver's step, with many steps still to go."""
+        solver = self.method.solver
+        if not self.auto or not is_explicit(solver) or self.z0.size > IMPLICIT_LIMIT:
             return False
-        return float(self.summary.stiffness) > STABILITY_LIMITED
+        remaining = float(self.summary.remaining)
+        if s_end is not None:
+            remaining = float((s_end - self.state.s) / (self.state.s_next - self.state.s))
+        return remaining > WORTH_A_SWITCH and float(self.summary.stiffness) > stability_limit(solver)
 
     def _change_solver(self, name: str) -> None:
         self._close_leg()

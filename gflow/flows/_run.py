@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +14,7 @@ from gflow.conditions import Condition
 from gflow.flows._driver import BlockRun
 from gflow.flows._flow import GradientFlow
 from gflow.flows._initial import block_masks, make_blocks
-from gflow.flows._interrupt import Interrupt
+from gflow.flows._interrupt import Grace, Interrupt
 from gflow.flows._joint import locate
 from gflow.flows._status import Milestone, Status
 from gflow.flows._trajectory import Trajectory
@@ -96,16 +95,13 @@ class FlowRun:
 
     def _catch_up(self, end: float, interrupt: Interrupt) -> float:
         """Bring every block to `end`; returns how far all of them got."""
-        deadline = time.perf_counter() + GRACE
+        # an interrupted run gets a moment, so that the blocks end together where that is quick
+        patient = Grace(interrupt, GRACE)
         for run in self.runs:
             done = self.status.get(run.name)
             if end <= run.time or done in FAILED:
                 continue
-            late = interrupt
-            if interrupt.asked:  # a moment's grace, so that the blocks end together where that is quick
-                late = Interrupt()
-                late.asked = time.perf_counter() > deadline
-            last = run.advance(end, False, self.policy.max_steps, late, self.progress, settle=False)
+            last = run.advance(end, False, self.policy.max_steps, patient, self.progress, settle=False)
             # without t1, what ended the block first is why the run ended; going on only fills it up
             self.status[run.name] = last if self.policy.t1 is not None or done is None or last in FAILED else done
         short = [run.time for run in self.runs if run.time < end and self.status[run.name] in FAILED]

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from gflow.flows._problem import FlatProblem, field
-from gflow.flows._watch import Found, Watch, examine, first_found
+from gflow.flows._watch import Found, Watch, examine, first_found, look_ahead
 
 TERM = diffrax.ODETerm(field)
 
@@ -141,7 +141,9 @@ def _step(problem: FlatProblem, watch: Watch, method: Method, state: State) -> S
     # a remainder of under 1% of a step is not worth a step of its own
     s1 = jnp.where(planned >= target - 0.01 * (planned - s0), target, planned)
     z1, error, dense, solver_state, result = solver.step(TERM, s0, s1, z0, problem, state.solver_state, made_jump=False)
-    loss1 = problem.loss_at(z1)
+    interpolation = solver.interpolation_cls(t0=s0, t1=s1, **dense)
+    values = look_ahead(watch, problem, interpolation.evaluate, s0, s1, z1)
+    loss1 = values[-1, 0]
     finite = jnp.all(jnp.isfinite(z1)) & jnp.isfinite(loss1) & jnp.all(jnp.isfinite(error))
     usable = finite & diffrax.is_okay(result)  # a Newton iteration that fails only shortens the step
     error = jnp.where(usable, error, jnp.inf)
@@ -151,10 +153,9 @@ def _step(problem: FlatProblem, watch: Watch, method: Method, state: State) -> S
     )
     keep = jnp.asarray(keep) & usable
 
-    interpolation = solver.interpolation_cls(t0=s0, t1=s1, **dense)
     scale = jnp.asarray(controller.atol + controller.rtol * jnp.abs(z1))
     landing = keep & (s1 >= state.found.land)
-    found, keep = examine(watch, problem, state.found, interpolation.evaluate, s0, s1, z1, loss1, scale, keep)
+    found, keep = examine(watch, problem, state.found, interpolation.evaluate, values, s0, s1, z1, scale, keep)
 
     # next step: the controller's, but to the landing point when one was just set, and as before it afterwards
     land_set = found.land < jnp.inf

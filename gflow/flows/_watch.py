@@ -29,7 +29,7 @@ MAX_LANDINGS = 6
 class Marks(eqx.Module):
     """The conditions of one block before they meet a state: unique functions, and M milestones that read them.
 
-    A function that is the block's loss itself is kept as None: its value is known at every step anyway.
+    Function number 0 is the block's loss, kept as None: its value is wanted at every step anyway.
     """
 
     functions: tuple[Callable[[Any], Any] | None, ...]
@@ -41,7 +41,7 @@ class Marks(eqx.Module):
 
 def make_marks(conditions: Sequence[Condition], loss: Callable[[Any], Any]) -> Marks:
     """Host side: equal functions are evaluated once."""
-    originals: list[Callable[[Any], Any]] = []
+    originals = [loss]
     index = []
     for condition in conditions:
         place = next((i for i, f in enumerate(originals) if f is condition.f), None)
@@ -50,7 +50,7 @@ def make_marks(conditions: Sequence[Condition], loss: Callable[[Any], Any]) -> M
             originals.append(condition.f)
         index.append(place)
     return Marks(
-        tuple(None if f is loss else f for f in originals),
+        (None, *originals[1:]),
         tuple(index),
         tuple(c.amount for c in conditions),
         tuple(c.relative for c in conditions),
@@ -71,31 +71,20 @@ class Watch(eqx.Module):
         """M."""
         return len(self.index)
 
-    def values(
-        self, problem: FlatProblem, z: Float[Array, " m"], loss: Float[Array, ""] | None = None
-    ) -> Float[Array, " U"]:
-        """The watched functions at z (where the loss may be known already)."""
-        return _values(self.functions, problem, z, loss)
+    def values(self, problem: FlatProblem, z: Float[Array, " m"]) -> Float[Array, " U"]:
+        """The loss at z, then the other watched functions."""
+        return _values(self.functions, problem, z)
 
     def gap(self, values: Float[Array, " U"]) -> Float[Array, " M"]:
         """Signed distance to each level: negative before the milestone, >= 0 once it is reached."""
-        return self.sign * (values[np.array(self.index)] - self.level)
+        return self.sign * (values[np.array(self.index, int)] - self.level)
 
 
 def _values(
-    functions: Sequence[Callable[[Any], Any] | None],
-    problem: FlatProblem,
-    z: Float[Array, " m"],
-    loss: Float[Array, ""] | None,
+    functions: Sequence[Callable[[Any], Any] | None], problem: FlatProblem, z: Float[Array, " m"]
 ) -> Float[Array, " U"]:
     params = problem.params(z)
-
-    def value(f: Callable[[Any], Any] | None) -> Float[Array, ""]:
-        if f is not None:
-            return jnp.asarray(f(params)).astype(z.dtype)
-        return (problem.loss_at(z) if loss is None else loss).astype(z.dtype)
-
-    return jnp.stack([value(f) for f in functions])
+    return jnp.stack([jnp.asarray((f or problem.loss)(params)).astype(z.dtype) for f in functions])
 
 
 class Found(eqx.Module):
@@ -115,7 +104,7 @@ def make_watch(problem: FlatProblem, marks: Marks, z0: Float[Array, " m"]) -> Wa
     empty = jnp.zeros(0, z0.dtype)
     if not marks.index:
         return Watch(marks.functions, marks.index, empty, empty)
-    initial = _values(marks.functions, problem, z0, None)[np.array(marks.index)]
+    initial = _values(marks.functions, problem, z0)[np.array(marks.index, int)]
     level = jnp.stack(marks.level).astype(z0.dtype)
     level = jnp.where(np.array(marks.relative), level * initial, level)
     direction = jnp.asarray(np.array(marks.direction, z0.dtype))
@@ -138,25 +127,39 @@ def first_found(watch: Watch, problem: FlatProblem, s0: Float[Array, ""], z0: Fl
     )
 
 
+def look_ahead(
+    watch: Watch,
+    problem: FlatProblem,
+    interpolate: Callable[[Float[Array, ""]], Float[Array, " m"]],
+    s0: Float[Array, ""],
+    s1: Float[Array, ""],
+    z1: Float[Array, " m"],
+) -> Float[Array, "K U"]:
+    """The loss and the watched functions at the interior points of a step, and (last row) at its end."""
+    if watch.size == 0:
+        return watch.values(problem, z1)[None]
+    thetas = jnp.asarray(INTERIOR, z1.dtype)
+    inner = jax.vmap(lambda theta: interpolate(s0 + theta * (s1 - s0)))(thetas)
+    return jax.vmap(lambda z: watch.values(problem, z))(jnp.concatenate([inner, z1[None]]))
+
+
 def examine(
     watch: Watch,
     problem: FlatProblem,
     found: Found,
     interpolate: Callable[[Float[Array, ""]], Float[Array, " m"]],
+    values: Float[Array, "K U"],
     s0: Float[Array, ""],
     s1: Float[Array, ""],
     z1: Float[Array, " m"],
-    loss1: Float[Array, ""],
     tolerance: Float[Array, " m"],
     accept: Bool[Array, ""],
 ) -> tuple[Found, Bool[Array, ""]]:
-    """Look at an accepted candidate step [s0, s1]: returns (found, keep); keep False means: repeat it up to `land`."""
+    """Judge a candidate step [s0, s1] by its `values`: (found, keep); keep False means: repeat it up to `land`."""
     if watch.size == 0:
         return found, accept
     h = s1 - s0
-    inner = jax.vmap(lambda theta: watch.values(problem, interpolate(s0 + theta * h)))(jnp.asarray(INTERIOR, h.dtype))
-    end = watch.values(problem, z1, loss1)
-    gaps = jax.vmap(watch.gap)(jnp.concatenate([inner, end[None]]))  # [4, M]
+    gaps = jax.vmap(watch.gap)(values)  # [4, M]
     pending = ~found.reached & accept
     hit = jnp.any(gaps >= 0, axis=0) & pending
     landing = s1 >= found.land
@@ -164,8 +167,9 @@ def examine(
 
     def look_closer(found: Found) -> tuple[Found, Bool[Array, ""]]:
         velocity = field(s1, z1, problem)
-        values = lambda z: watch.gap(watch.values(problem, z))  # noqa: E731
-        slope = jax.jvp(values, (z1,), (velocity,))[1]
+        along = lambda v: jax.jvp(lambda z: watch.gap(watch.values(problem, z)), (z1,), (v,))[1]  # noqa: E731
+        # the gap's rate along the flow, and its change when every coordinate is off by its tolerance
+        slope, spread = jax.vmap(along)(jnp.stack([velocity, tolerance * jnp.sign(velocity)]))
         reach = NEWTON_REACH * jnp.maximum(h, found.resume)
         delta = -gaps[-1] / jnp.where(slope > 0, slope, 1.0)
         inside_hit = jnp.any(gaps[:-1] >= 0, axis=0)
@@ -177,8 +181,7 @@ def examine(
         again = jnp.any(missing & ~give_up)
         take = jnp.where(again, False, exact | give_up)
         when = jnp.where(exact, s1 + delta, s0 + theta * h)
-        spread = jnp.abs(jax.jacrev(values)(z1)) @ tolerance
-        error = jnp.where(exact, spread / jnp.where(slope > 0, slope, 1.0), h)
+        error = jnp.where(exact, jnp.abs(spread) / jnp.where(slope > 0, slope, 1.0), h)
         target = s0 + jnp.min(jnp.where(missing, theta, 1.0)) * h
         # a landing that found nothing (the interpolant was wrong) simply ends
         return Found(
