@@ -1,0 +1,61 @@
+"""`predict`: what theory expects of one run, under the names of the milestones."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+from gflow.theory.limits import escape_leading, time_fourgram
+from gflow.theory.manifold import escape_times
+from gflow.theory.plateau import growth_rate, overlaps, plateau_level, time_to_plateau
+
+Order = Literal["leading", "slow_manifold", "unstable_manifold"]
+KEYS = ("T_I", "T_o", "T_II", "T_III", "T_II_of_initial", "T_III_of_initial", "growth_rate")
+
+
+def relaxation_time(induction: Any, sigma: float, level: float) -> float | None:
+    """`t = -log[(level - plateau)/(start - plateau)]/(2 K2(0))`: Loss_IH passes a level above its plateau, w ~ 0.
+
+    None if the level is not between the plateau and the start (derived, docs/theory.md).
+    """
+    K = overlaps(induction)
+    floor = plateau_level(induction)
+    above = 0.5 * K.K2 * (sigma - K.amplitude * K.K1 / K.K2) ** 2
+    share = (level - floor) / above
+    return -math.log(share) / (2.0 * K.K2) if 0.0 < share <= 1.0 else None
+
+
+def predict(problem: Any, loss: Any, sigma_init: float, order: Order = "unstable_manifold") -> dict[str, float | None]:
+    """Predicted milestones and growth rate g of a run from `sigma_init`; None where theory has none.
+
+    `order` says how T_II, T_III (and the levels relative to the start, if below the plateau) are predicted:
+    - "leading": `log(1/sigma)/g`, the same for all;
+    - "slow_manifold": with the O(1) terms, v2 slaved to w: right only if v2 is much faster than w;
+    - "unstable_manifold" (the default, and what the command line shows): with all terms that do not vanish as
+      sigma -> 0, so a ratio away from 1 is an effect of finite sigma, not of a crude formula.
+    T_I: `50/A_g^2 + min(log L, log 1/sigma)/A_g`, error O(1/A_g). T_o: `log(10)/K2(0)`. Sources: docs/theory.md.
+    """
+    induction, kind = loss.induction, problem.parametrization
+    law = problem.tokens
+    floor = plateau_level(induction)
+    K = overlaps(induction)
+    start = floor + 0.5 * K.K2 * (sigma_init - K.amplitude * K.K1 / K.K2) ** 2
+    levels = {
+        "T_II": 0.99 * floor,
+        "T_III": 0.01 * floor,
+        "T_II_of_initial": 0.99 * start,
+        "T_III_of_initial": 0.01 * start,
+    }
+    rate = growth_rate(induction, kind)
+    if order == "leading":
+        grown = rate is not None and rate > 0
+        late = {
+            name: escape_leading(-math.log(sigma_init), rate) if grown and level < floor else None  # pyright: ignore[reportArgumentType]
+            for name, level in levels.items()
+        }
+    else:
+        late = escape_times(induction, kind, sigma_init, levels, order)
+    early = {name: relaxation_time(induction, sigma_init, level) for name, level in levels.items() if level > floor}
+    first = time_fourgram(problem.alpha_star, problem.L, sigma_init, problem.d, float(law.variance), float(law.mean))
+    times = {"T_I": first, "T_o": time_to_plateau(induction)} | late | early | {"growth_rate": rate}
+    return {key: times[key] for key in KEYS}
