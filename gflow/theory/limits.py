@@ -61,8 +61,8 @@ def time_fourgram(
 ) -> float:
     """`T_I ~ 50/(d A_g^2 (s2 + mu^2)) + min(log L, log 1/sigma)/(d s2 A_g)` for tokens of mean mu, variance s2.
 
-    From `Loss_G4 ~ 1/(4t)` and the start `d A_g^2 (s2 + mu^2)/2`, 1% of it is reached at `50/(d A_g^2 (s2 + mu^2))`; the
-    escape of (p21, v1) from 0 at rate `d s2 A_g` takes the logarithm; both are divided by d. Error O(1/A_g)
+    From `Loss_G4 ~ 1/(4t)` and the start `d A_g^2 (s2 + mu^2)/2`, 1% of it is reached at
+    `50/(d A_g^2 (s2 + mu^2))`; the escape of (p21, v1) from 0 at rate `d s2 A_g` takes the logarithm; both are divided by d. Error O(1/A_g)
     (derived, docs/theory.md).
     """
     A = A_g(alpha_star)
@@ -76,7 +76,7 @@ def fourgram_late(t: float) -> float:
 
 
 def p21_late(t: float, alpha_star: float, d: int = 1, variance: float = 1.0, mean: float = 0.0) -> float:
-    """`p21 ~ 1/2 log(2 k A_g^2 t)`, `k = d s2 (2 - s2/(s2+mu^2))`: `1/2 log(2 A_g^2 t)` for standard tokens (derived)."""
+    """`p21 ~ 1/2 log(2 k A_g^2 t)`, `k = d s2 (2 - s2/(s2+mu^2))`: k = d for standard tokens (derived)."""
     k = d * variance * (2.0 - variance / (variance + mean**2))
     return 0.5 * math.log(2.0 * k * A_g(alpha_star) ** 2 * t)
 

@@ -113,7 +113,7 @@ def time_to_plateau(induction: Any, fraction: float = 0.01) -> float:
 def initial_rates(induction: Any, parametrization: str, sigma: float) -> dict[str, float]:
     """`L |d w_K/dt| / w_K` and `L |d v2/dt|` at t = 0, where every parameter equals sigma.
 
-    `dv2/dt = A_i K1(sigma^2) - sigma K2(sigma^2)`, `d log wK/dt = A_i sigma K1' - 1/2 sigma^2 K2'` (twice that if tied).
+    `dv2/dt = A_i K1(sigma^2) - sigma K2(sigma^2)`, `d log wK/dt = A_i sigma K1' - 1/2 sigma^2 K2'` (twice if tied).
     [WYEW] states `|d wKQ/dt| ~ wKQ/L` and `|d v2/dt| ~ 1/L`. The logit weight is absent for merged.
     """
     length = float(induction.table.L)
@@ -129,7 +129,8 @@ def final_hessian(induction: Any, parametrization: str) -> np.ndarray:
     """Hessian of Loss_IH at (A_i, w*, w*) in v2 and the direction that changes w: 2 x 2.
 
     `H_vv = K(c,c)`, `H_vw = A_i [K2'(c) - K1'(c)]`, `H_ww = A_i^2 [1/2 K2''(c) - K1''(c)]`, where w moves `s` per unit
-    length: s = sqrt(2c) untied, 2 sqrt(c) tied, 1 merged. Untied has one more eigenvalue, 0: `wK^2 - wQ^2` is conserved.
+    length: s = sqrt(2c) untied, 2 sqrt(c) tied, 1 merged.
+    Untied has one more eigenvalue, 0: `wK^2 - wQ^2` is conserved.
     """
     c = float(induction.table.c)
     K = overlaps(induction, c)
@@ -140,5 +141,5 @@ def final_hessian(induction: Any, parametrization: str) -> np.ndarray:
 
 
 def final_decay_rate(induction: Any, parametrization: str) -> float:
-    """`Loss_IH ~ e^{-2 lambda t}`, lambda the smallest non-zero Hessian eigenvalue at (A_i, w*, w*); returns 2 lambda."""
+    """`Loss_IH ~ e^{-2 lambda t}`, lambda the smallest non-zero Hessian eigenvalue at the minimum; returns 2 lambda."""
     return 2.0 * float(np.linalg.eigvalsh(final_hessian(induction, parametrization))[0])

@@ -1,0 +1,4 @@
+"""Figures: one public function each, returning a matplotlib Figure that belongs to no global state."""
+
+from gflow.plots.flagship import flagship as flagship
+from gflow.plots.trajectory import trajectory as trajectory
