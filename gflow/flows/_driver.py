@@ -218,9 +218,8 @@ class BlockRun:
         self.grown_at.append(params)
         grow: Callable[[Any], Any] = lambda f: f.grow(params) if hasattr(f, "grow") else f  # noqa: E731
         self._close_leg()
-        self.problem = eqx.tree_at(lambda p: p.loss, self.problem, grow(self.problem.loss), is_leaf=callable)
-        functions = tuple(grow(f) for f in self.watch.functions)
-        self.watch = eqx.tree_at(lambda w: w.functions, self.watch, functions, is_leaf=lambda x: x is None)
+        self.problem = dataclasses.replace(self.problem, loss=grow(self.problem.loss))
+        self.watch = dataclasses.replace(self.watch, functions=tuple(grow(f) for f in self.watch.functions))
         self.state = resume_block(self.problem, self.watch, self.method, self.state, CAPACITY)
 
     def _close_leg(self) -> None:

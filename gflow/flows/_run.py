@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import diffrax
-import equinox as eqx
 from jaxtyping import PyTree
 
 from gflow.conditions import Condition
@@ -136,7 +135,7 @@ class FlowRun:
         flow = self.flow
         for run in self.runs:
             for where in run.grown_at:
-                flow = eqx.tree_at(lambda f: f.loss, flow, flow.loss.grow(where), is_leaf=callable)  # pyright: ignore
+                flow = dataclasses.replace(flow, loss=flow.loss.grow(where))  # pyright: ignore
         return flow
 
     def _common_end(self) -> float:

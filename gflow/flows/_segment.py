@@ -141,6 +141,7 @@ def _step(problem: FlatProblem, watch: Watch, method: Method, state: State) -> S
     # a remainder of under 1% of a step is not worth a step of its own
     s1 = jnp.where(planned >= target - 0.01 * (planned - s0), target, planned)
     z1, error, dense, solver_state, result = solver.step(TERM, s0, s1, z0, problem, state.solver_state, made_jump=False)
+    assert error is not None  # an adaptive solver estimates it
     interpolation = solver.interpolation_cls(t0=s0, t1=s1, **dense)
     values = look_ahead(watch, problem, interpolation.evaluate, s0, s1, z1)
     loss1 = values[-1, 0]

@@ -50,6 +50,10 @@ def _parts(loss: Any, params: PyTree) -> dict[str, jax.Array]:
     return jax.vmap(one)(params)
 
 
+def _first(leaf: Any) -> Any:
+    return np.asarray(leaf[0]) if isinstance(leaf, np.ndarray) else leaf
+
+
 @dataclasses.dataclass
 class Trajectory:
     """The path of a gradient flow, its milestones, and how it ended.
@@ -137,7 +141,7 @@ class Trajectory:
         ts = np.atleast_1d(self._time(t))
         path = self._path(ts)
         return (
-            path if np.ndim(self._time(t)) else jax.tree.map(lambda x: x[0] if isinstance(x, np.ndarray) else x, path)
+            path if np.ndim(self._time(t)) else jax.tree.map(_first, path)
         )
 
     def losses_at(self, t: Any) -> dict[str, Any]:
