@@ -25,7 +25,7 @@ class UntiedParams(eqx.Module):
     @property
     def logit_scale(self) -> Float[Array, "*batch"]:
         """w = wK wQ."""
-        return self.wK * self.wQ  # pyright: ignore[reportOptionalOperand]
+        return self.wK * self.wQ  # pyright: ignore
 
 
 @register_params

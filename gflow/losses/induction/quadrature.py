@@ -10,13 +10,14 @@ Three integrals are discretised (MATH section 4; the Laplace rule is derived in 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from gflow.tokens import GAUSSIAN_EDGE, TokenLaw
 
-Vector = npt.NDArray[np.float64]
+Vector = npt.NDArray[Any]  # of float64
 
 # The aliasing error of the trapezium in x is e^{-pi^2/(a h)}, and e^{-pi^2/h} in log u: the poles of exp(-u e^{ax})'s
 # Mellin transform lie pi/2 off the real axis.
@@ -128,8 +129,8 @@ def laplace_rule(
     of u in which Z lives up to events of probability `tolerance` [B]. In `tau = log u` the integrand decays doubly
     exponentially to the right, but only like `e^tau` to the left, where f is a power series in u. So the trapezium
     `h sum_j e^{tau_j} f(e^{tau_j})` keeps its `body` upper nodes, and its infinite lower tail `sum_{k>=0} q^k f(u_t
-    q^k)`, `q = e^{-h}`, is summed by the Gauss rule of that discrete measure: little q-Legendre polynomials, whose recurrence
-    is explicit, `tail` nodes, exact for powers of u below 2 tail.  *derived*
+    q^k)`, `q = e^{-h}`, is summed by the Gauss rule of that discrete measure: little q-Legendre polynomials,
+    whose recurrence is explicit, `tail` nodes, exact for powers of u below 2 tail.  *derived*
     """
     low, high = _laplace_window(slopes, n, x, p, tolerance)
     start = low + math.log(0.7 * tail)  # `tail` Gauss nodes on [0, u] hold exp(-u Z) to 1e-12 up to u Z = .7 tail
