@@ -15,7 +15,19 @@ import tempfile
 import time
 from pathlib import Path
 
-FLAGSHIP = "integrate --L 100 --alpha-star 1 --w-star 1 --sigma-init 1e-6 --json --overwrite".split()
+FLAGSHIP = [
+    "integrate",
+    "--L",
+    "100",
+    "--alpha-star",
+    "1",
+    "--w-star",
+    "1",
+    "--sigma-init",
+    "1e-6",
+    "--json",
+    "--overwrite",
+]
 
 
 def main() -> None:

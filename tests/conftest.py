@@ -14,6 +14,12 @@ os.environ["GFLOW_CACHE_DIR"] = _cache
 for _name in ("XLA_FLAGS", "JAX_COMPILATION_CACHE_DIR", "FORCE_COLOR"):
     os.environ.pop(_name, None)
 
+import importlib.metadata  # noqa: E402
+
+# compiling is most of what the tests do; see gflow.io.compilation, which cannot be imported this early
+if importlib.metadata.version("jaxlib").startswith("0.10."):
+    os.environ["XLA_FLAGS"] = "--xla_cpu_use_fusion_emitters=false"
+
 import jaxtyping  # noqa: E402
 
 assert "gflow" not in sys.modules, "gflow was imported before its types could be checked"

@@ -12,6 +12,7 @@ from gflow.cli import _own
 from gflow.cli._output import Output, plain
 from gflow.cli._signals import check, prompt_exit
 from gflow.config import FiniteTokens, IntegrateConfig
+from gflow.io.compilation import prefer_quick_compilation
 
 TAIL = 1.0  # how far a run goes on after its last milestone, in units of that milestone's time: shows the convergence
 WORTH_KEEPING = 5.0  # seconds of integration for which a Ctrl-C waits, even if JAX is compiling just then
@@ -43,6 +44,7 @@ def _run_induction(config: IntegrateConfig, output: Output, leave: Callable[[], 
         import gflow
 
         gflow.enable_compilation_cache()
+        prefer_quick_compilation()
         if isinstance(config.tokens, FiniteTokens):
             law = gflow.tokens.finite(config.tokens.values, config.tokens.probabilities)
         else:
@@ -94,6 +96,7 @@ def _run_own(config: IntegrateConfig, output: Output, leave: Callable[[], None])
         import gflow
 
         gflow.enable_compilation_cache()
+        prefer_quick_compilation()
         params = {name: jnp.asarray(value) for name, value in values.items()}
         function = _own.load_function(config.loss)
         _own.check_loss(function, config.loss, params)
