@@ -1,27 +1,75 @@
-"""Parts that the figures share: a time axis that can begin at 0, and points along a path that suit it."""
+"""Parts that the figures share: points along a path that suit a logarithmic time axis, and that axis."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 
 FIRST_SHARE = 1e-6  # of the run: an axis that would begin earlier shows nothing
+GRID = 512  # points of the dense output, next to the ends of the steps
 
 
-def log_times(traj: Any, start: float | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Indices into `ts` that a logarithmic axis can show, and where they go: t - t0 > 0; t0 itself at the left edge."""
-    since = np.asarray(traj.ts, dtype=float) - float(traj.t0)
-    end = float(since[-1]) if len(since) else 0.0
+@dataclasses.dataclass(frozen=True)
+class Curves:
+    """A path as it is drawn: times since t0 `where` [N], all > 0, and `values`: name -> [N, ...] at these times.
+
+    `start`: name -> the value at t0, or at the first time kept if t0 is not among them.
+    """
+
+    where: np.ndarray
+    values: dict[str, np.ndarray]
+    start: dict[str, Any]
+
+
+def sample(traj: Any, first: float | None = None) -> tuple[Curves, Curves]:
+    """Losses and parameters along the path, for an axis from `first` after t0 (by default the first time kept).
+
+    Between the times kept the dense output is used; without one, or for the losses of a loaded run whose loss is not
+    at hand, the times kept are all there is.
+    """
+    ts = np.asarray(traj.ts, dtype=float)
+    left = _left(ts - float(traj.t0), first)
+    times = _dense_times(traj, ts, left)
+    if times is None:
+        params, losses, at_losses = traj.params, traj.losses, ts
+        times = ts
+    else:
+        params = traj.at(times)
+        known = getattr(traj, "flow", None) is not None
+        losses, at_losses = (traj.losses_at(times), times) if known else (traj.losses, ts)
+    t0 = float(traj.t0)
+    return _curves(at_losses - t0, losses, left), _curves(times - t0, named_leaves(params), left)
+
+
+def _left(since: np.ndarray, first: float | None) -> float:
+    """Where the axis begins."""
     positive = since[since > 0]
     if not len(positive):
-        return np.arange(len(since)), np.full(len(since), 1.0)
-    first = start if start is not None else max(float(positive[0]), FIRST_SHARE * end)
-    before = np.flatnonzero(since <= first)
-    keep = np.flatnonzero(since > first)
-    # the last point before the axis begins stands at its left edge
-    index = np.concatenate([before[-1:], keep])
-    return index, np.maximum(since[index], first)
+        return 1.0
+    end = float(positive[-1])
+    return first if first is not None and first < end else max(float(positive[0]), FIRST_SHARE * end)
+
+
+def _dense_times(traj: Any, ts: np.ndarray, left: float) -> np.ndarray | None:
+    """The times kept and a logarithmic grid, t0 first; None if the path is known at the times kept only."""
+    if not hasattr(traj, "complete") or len(ts) == 0 or traj.complete().blocks is None:
+        return None
+    t0, end = float(traj.t0), float(traj.t1_reached)
+    if not end - t0 > left:
+        return None
+    grid = t0 + np.geomspace(left, end - t0, GRID)
+    times = np.unique(np.concatenate([[t0], grid, ts[ts - t0 > left]]))
+    return times[(times >= t0) & (times <= end)]
+
+
+def _curves(since: np.ndarray, values: dict[str, Any], left: float) -> Curves:
+    arrays = {name: np.asarray(value) for name, value in values.items()}
+    # the last point before the axis begins stands at its left edge; of a run without any length that is all of it
+    index = np.concatenate([np.flatnonzero(since <= left)[-1:], np.flatnonzero(since > left)]).astype(int)
+    shown = {name: value[index] for name, value in arrays.items()}
+    return Curves(np.maximum(since[index], left), shown, {name: value[0] for name, value in arrays.items()})
 
 
 def scale_time(axes: Any, where: np.ndarray) -> None:
@@ -35,12 +83,22 @@ def scale_time(axes: Any, where: np.ndarray) -> None:
         axes.set_xticks([low], ["start"])
 
 
+def time_label(traj: Any) -> str:
+    """Name of the time axis; says so when the run ended early."""
+    label = "time $t$ of the gradient flow" if traj.t0 == 0 else "time $t - t_0$ of the gradient flow"
+    status = getattr(traj, "status", None)
+    if status is None or status.ok:
+        return label
+    return f"{label} (stopped at $t$ = {traj.t1_reached:.4g}: {status.value.replace('_', ' ')})"
+
+
 def named_leaves(params: Any) -> dict[str, np.ndarray]:
     """Leaves of a path of parameters by name, each [N, ...]; absent ones left out."""
     import jax
 
     leaves, _ = jax.tree_util.tree_flatten_with_path(params)
-    return {jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(leaf) for path, leaf in leaves}
+    named = [(jax.tree_util.keystr(path, simple=True, separator="."), leaf) for path, leaf in leaves]
+    return {name or "params": np.asarray(leaf) for name, leaf in named if isinstance(leaf, np.ndarray)}
 
 
 def milestone_time(traj: Any, name: str) -> float | None:

@@ -13,7 +13,8 @@ COLOURS = ("#00202e", "#0a50a1", "#c0392b", "#2a9d8f", "#e09f3e", "#b8b8b8")
 # with the line style, curves stay apart even in a bad photocopy
 STYLES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)), (0, (3, 1, 1, 1, 1, 1)), "-")
 MARKERS = ("o", "s", "^", "D", "v", "P")
-SHADES = ("#ffffff", "#eeeeee", "#ffffff", "#eeeeee", "#ffffff")
+DASHED: Any = (0, (4, 2))
+SHADES = {"I": "#ffffff", "II": "#ececec", "III": "#ffffff", "IV": "#ececec"}
 WIDTH = 6.5  # inches: the text width of a paper
 
 RC = {
@@ -64,6 +65,13 @@ def new_figure(height: float) -> Any:
     figure = PaperFigure(figsize=(WIDTH, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
+
+
+def halo() -> list[Any]:
+    """Path effects for a name that stands on curves: a white edge around its letters."""
+    from matplotlib.patheffects import withStroke
+
+    return [withStroke(linewidth=2.0, foreground="white")]
 
 
 def luminance(colour: str) -> float:

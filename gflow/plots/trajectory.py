@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from gflow.plots._axes import log_times, milestone_time, named_leaves, scale_time
+from gflow.plots._axes import milestone_time, sample, scale_time, time_label
 from gflow.plots.style import COLOURS, STYLES, new_figure, paper
 
+CLOSE = 0.04  # of the axis: names closer than this would overlap
 MOST_CURVES = 6  # of one array: more would be a smear; their range is shaded instead
 
 
@@ -21,8 +22,8 @@ def trajectory(traj: Any) -> Any:
     with paper():
         figure = new_figure(height=4.4)
         top, bottom = figure.subplots(2, 1, sharex=True)
-        index, where = log_times(traj)
-        losses = {name: np.asarray(value)[index] for name, value in traj.losses.items()}
+        path, params = sample(traj)
+        losses, where = dict(path.values), path.where
         if len(losses) == 2:
             losses.pop("total", None)  # one part and the total are the same curve
         for k, (name, values) in enumerate(losses.items()):
@@ -33,21 +34,34 @@ def trajectory(traj: Any) -> Any:
         top.set_ylabel("loss")
         if len(losses) > 1:
             top.legend(loc="best")
-        for k, (name, values) in enumerate(named_leaves(traj.params).items()):
-            _curves(bottom, where, values[index].reshape(len(index), -1), name, COLOURS[k % 5], STYLES[k % 5])
+        for k, (name, values) in enumerate(params.values.items()):
+            _curves(bottom, params.where, values.reshape(len(values), -1), name, COLOURS[k % 5], STYLES[k % 5])
         bottom.set_ylabel("parameters")
-        bottom.set_xlabel("time $t$" if traj.t0 == 0 else "time $t - t_0$")
+        bottom.set_xlabel(time_label(traj))
         if bottom.get_legend_handles_labels()[1]:
             bottom.legend(loc="best")
         scale_time(top, where)
-        for name in traj.milestones:
-            time = milestone_time(traj, name)
-            if time is not None and where[0] <= time <= where[-1]:
-                for axes in (top, bottom):
-                    axes.axvline(time, color="0.5", linewidth=0.7, linestyle=":")
-                text = top.annotate(name, (time, 1.0), xycoords=("data", "axes fraction"), fontsize=7)
-                text.set(rotation=45, horizontalalignment="left", verticalalignment="bottom")
+        _milestones((top, bottom), traj, where)
     return figure
+
+
+def _milestones(both: tuple[Any, Any], traj: Any, where: np.ndarray) -> None:
+    """Dotted lines; names above, those of neighbours too close to be told apart on one line."""
+    reached = [(milestone_time(traj, name), name) for name in traj.milestones]
+    times = sorted((t, name) for t, name in reached if t is not None and where[0] <= t <= where[-1])
+    groups: list[tuple[float, list[str]]] = []
+    for time, name in times:
+        for axes in both:
+            axes.axvline(time, color="0.5", linewidth=0.7, linestyle=":")
+        if groups and np.log(time / groups[-1][0]) < CLOSE * np.log(where[-1] / where[0]):
+            groups[-1][1].append(name)
+        else:
+            groups.append((time, [name]))
+    for time, names in groups:
+        both[0].annotate(
+            ", ".join(names), (time, 1.0), xycoords=("data", "axes fraction"), fontsize=7, rotation=30,
+            xytext=(0, 2), textcoords="offset points", ha="left", va="bottom",
+        )  # fmt: skip
 
 
 def _curves(axes: Any, where: np.ndarray, values: np.ndarray, name: str, colour: str, style: Any) -> None:
