@@ -56,22 +56,22 @@ class _Forces:
         self.dK = self.K[0].deriv(), self.K[1].deriv()
         self.kcc = float(self.K[1](self.c))
 
-    def pull(self, w: float, v: float) -> tuple[float, float]:
+    def pull(self, w: float | int, v: float) -> tuple[float, float]:
         """(-dLoss/dv2, -dLoss/dw)."""
         A = self.amplitude
         return A * self.K[0](w) - v * self.K[1](w), A * v * self.dK[0](w) - 0.5 * v * v * self.dK[1](w)
 
-    def loss(self, w: float, v: float) -> float:
+    def loss(self, w: float | int, v: float) -> float:
         """Loss_IH."""
         A = self.amplitude
         return 0.5 * (A * A * self.kcc - 2.0 * A * v * self.K[0](w) + v * v * self.K[1](w))
 
-    def slow(self, w: float) -> float:
+    def slow(self, w: float | int) -> float:
         """The v2 at which its own force vanishes."""
         return self.amplitude * self.K[0](w) / self.K[1](w)
 
 
-def lost_growth(induction: Any, sigma: float) -> float:
+def lost_growth(induction: Any, sigma: float | int) -> float:
     """`D`, see above: growth of log wK that is missing at the plateau because v2 started at sigma, not at v_p."""
     K = overlaps(induction)
     v = K.amplitude * K.K1 / K.K2
@@ -82,7 +82,7 @@ def lost_growth(induction: Any, sigma: float) -> float:
 def escape_times(
     induction: Any,
     parametrization: str,
-    sigma: float,
+    sigma: float | int,
     levels: dict[str, float],
     curve: Curve = "unstable_manifold",
 ) -> dict[str, float | None]:
@@ -110,7 +110,7 @@ def escape_times(
         step = 1.0 / (2.0 * p * force)
         return [step, 0.0 if slow else relax * step]
 
-    def excess(level: float) -> Any:
+    def excess(level: float | int) -> Any:
         def event(s: float, y: np.ndarray) -> float:
             w = math.exp(s)
             return forces.loss(w, forces.slow(w) if slow else float(y[1])) - level
@@ -124,7 +124,7 @@ def escape_times(
     found = solve_ivp(
         field,
         (math.log(w0), math.log(forces.c * (1.0 - 1e-9))),
-        [0.0, v_p + bend * w0],
+        np.array([0.0, v_p + bend * w0]),
         method="LSODA",
         rtol=1e-9,
         atol=[1e-9 / rate, 1e-12],

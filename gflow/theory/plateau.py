@@ -42,19 +42,19 @@ def _jet(table: Any, w: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, jax
     return table.pair(w), first(w), jax.jacfwd(first)(w), table.kcc
 
 
-def overlaps(induction: Any, w: float = 0.0) -> Overlaps:
+def overlaps(induction: Any, w: float | int = 0.0) -> Overlaps:
     """`K1, K2` and their first two derivatives at `w` (default 0: the plateau)."""
     pair, first, second, kcc = _jet(induction.table, jnp.asarray(w, induction.table.lo.dtype))
     numbers = [float(x) for x in np.concatenate([pair, first, second])]
     return Overlaps(*numbers, kcc=float(kcc), amplitude=float(induction.amplitude))
 
 
-def A_g(alpha_star: float) -> float:
+def A_g(alpha_star: float | int) -> float:
     """`A_g = alpha*/(1+alpha*)`: amplitude of the 4-gram part of the target [WYEW, mixed target]."""
     return alpha_star / (1.0 + alpha_star)
 
 
-def A_i(alpha_star: float) -> float:
+def A_i(alpha_star: float | int) -> float:
     """`A_i = 1/(1+alpha*)`: amplitude of the in-context 2-gram part of the target [WYEW, mixed target]."""
     return 1.0 / (1.0 + alpha_star)
 
@@ -101,7 +101,7 @@ def slope(induction: Any, parametrization: str) -> float | None:
     return 1.0 / rate if rate is not None and rate > 0 else None
 
 
-def time_to_plateau(induction: Any, fraction: float = 0.01) -> float:
+def time_to_plateau(induction: Any, fraction: float | int = 0.01) -> float:
     """`T_o = log(1/fraction)/(2 K2(0))`: Loss_IH above its plateau is down to `fraction` of its start.
 
     While w ~ 0, `v2' = A_i K1(0) - K2(0) v2`, so `Loss_IH - plateau = K2(0)/2 (v2 - v_p)^2` decays at rate 2 K2(0); at
@@ -110,7 +110,7 @@ def time_to_plateau(induction: Any, fraction: float = 0.01) -> float:
     return math.log(1.0 / fraction) / (2.0 * overlaps(induction).K2)
 
 
-def initial_rates(induction: Any, parametrization: str, sigma: float) -> dict[str, float]:
+def initial_rates(induction: Any, parametrization: str, sigma: float | int) -> dict[str, float]:
     """`L |d w_K/dt| / w_K` and `L |d v2/dt|` at t = 0, where every parameter equals sigma.
 
     `dv2/dt = A_i K1(sigma^2) - sigma K2(sigma^2)`, `d log wK/dt = A_i sigma K1' - 1/2 sigma^2 K2'` (twice if tied).
