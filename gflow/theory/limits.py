@@ -11,8 +11,10 @@ from gflow.errors import InputError
 from gflow.theory.plateau import A_g, A_i
 from gflow.tokens import TokenLaw
 
+Real = float | int
 
-def overlap_large_L(w: float | int, w_prime: float | int, L: float | int) -> float:
+
+def overlap_large_L(w: Real, w_prime: Real, L: Real) -> float:
     """`n K(w,w') -> (1 - 2 w w')^{-1/2}`, n = L-2, for 2 w w' < 1 (d = 1, Gaussian; derived, docs/exact-loss.md).
 
     Raises `InputError` where 2 w w' >= 1: there the limit does not exist and only the finite-L value is right.
@@ -33,9 +35,7 @@ def cumulant_slope(law: TokenLaw, b: np.ndarray) -> np.ndarray:
     return (tilted @ x) / tilted.sum(axis=-1)
 
 
-def growth_rate_large_L(
-    law: TokenLaw, L: float | int, alpha_star: float | int, w_star: float | int, d: int = 1
-) -> float:
+def growth_rate_large_L(law: TokenLaw, L: Real, alpha_star: Real, w_star: Real, d: int = 1) -> float:
     """`rho ~ A_i^2 s2 E_q[q kappa'(w*^2 q)] / n`, n = L-2; d^2 w*^2 A_i^2 / n for d-dimensional Gaussian tokens.
 
     `w*^2/((1+alpha*)^2 n)` Gaussian, `tanh(w*^2)/((1+alpha*)^2 n)` Rademacher; s2 the variance of a zero-mean law (1
@@ -53,18 +53,18 @@ def growth_rate_large_L(
     return A_i(alpha_star) ** 2 * drive / n
 
 
-def escape_leading(log_inverse_sigma: float | int, rate: float | int) -> float:
+def escape_leading(log_inverse_sigma: Real, rate: Real) -> float:
     """`T_II ~ T_III ~ log(1/sigma)/g`: leading order as sigma -> 0 [WYEW: ~ L log(1/sigma) (1+alpha*)^2/w*^2]."""
     return log_inverse_sigma / rate
 
 
 def time_fourgram(
-    alpha_star: float | int,
-    L: float | int,
-    sigma: float | int,
+    alpha_star: Real,
+    L: Real,
+    sigma: Real,
     d: int = 1,
-    variance: float | int = 1.0,
-    mean: float | int = 0.0,
+    variance: Real = 1.0,
+    mean: Real = 0.0,
 ) -> float:
     """`T_I ~ 50/(d A_g^2 (s2 + mu^2)) + min(log L, log 1/sigma)/(d s2 A_g)` for tokens of mean mu, variance s2.
 
@@ -77,14 +77,12 @@ def time_fourgram(
     return 50.0 / (d * A**2 * (variance + mean**2)) + waiting / (d * variance * A)
 
 
-def fourgram_late(t: float | int) -> float:
+def fourgram_late(t: Real) -> float:
     """`Loss_G4 ~ 1/(4t)`, for every d, variance and mean: the 4-gram part never settles exponentially (derived)."""
     return 0.25 / t
 
 
-def p21_late(
-    t: float | int, alpha_star: float | int, d: int = 1, variance: float | int = 1.0, mean: float | int = 0.0
-) -> float:
+def p21_late(t: Real, alpha_star: Real, d: int = 1, variance: Real = 1.0, mean: Real = 0.0) -> float:
     """`p21 ~ 1/2 log(2 k A_g^2 t)`, `k = d s2 (2 - s2/(s2+mu^2))`: k = d for standard tokens (derived)."""
     k = d * variance * (2.0 - variance / (variance + mean**2))
     return 0.5 * math.log(2.0 * k * A_g(alpha_star) ** 2 * t)
@@ -100,8 +98,6 @@ def conserved(params: Any) -> Any:
     return params.wK**2 - params.wQ**2
 
 
-def separation_ratio(
-    w_star: float | int, alpha_star: float | int, L: float | int, sigma: float | int, time: float | int
-) -> float:
+def separation_ratio(w_star: Real, alpha_star: Real, L: Real, sigma: Real, time: Real) -> float:
     """`T w*^2 / ((1+alpha*)^2 n log(1/sigma))`: tends to 1 (untied), 1/2 (tied) for T = T_II or T_III as sigma -> 0."""
     return time * w_star**2 * A_i(alpha_star) ** 2 / ((L - 2.0) * -math.log(sigma))

@@ -10,10 +10,11 @@ from gflow.theory.manifold import escape_times
 from gflow.theory.plateau import growth_rate, overlaps, plateau_level, time_to_plateau
 
 Order = Literal["leading", "slow_manifold", "unstable_manifold"]
+Real = float | int
 KEYS = ("T_I", "T_o", "T_II", "T_III", "T_II_of_initial", "T_III_of_initial", "growth_rate")
 
 
-def relaxation_time(induction: Any, sigma: float | int, level: float | int) -> float | None:
+def relaxation_time(induction: Any, sigma: Real, level: Real) -> float | None:
     """`t = -log[(level - plateau)/(start - plateau)]/(2 K2(0))`: Loss_IH passes a level above its plateau, w ~ 0.
 
     None if the level is not between the plateau and the start (derived, docs/theory.md).
@@ -25,9 +26,7 @@ def relaxation_time(induction: Any, sigma: float | int, level: float | int) -> f
     return -math.log(share) / (2.0 * K.K2) if 0.0 < share <= 1.0 else None
 
 
-def predict(
-    problem: Any, loss: Any, sigma_init: float | int, order: Order = "unstable_manifold"
-) -> dict[str, float | None]:
+def predict(problem: Any, loss: Any, sigma_init: Real, order: Order = "unstable_manifold") -> dict[str, float | None]:
     """Predicted milestones and growth rate g of a run from `sigma_init`; None where theory has none.
 
     `order` says how T_II, T_III (and the levels relative to the start, if below the plateau) are predicted:
