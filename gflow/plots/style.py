@@ -17,7 +17,7 @@ DASHED: Any = (0, (4, 2))
 SHADES = {"I": "#ffffff", "II": "#ececec", "III": "#ffffff", "IV": "#ececec"}
 WIDTH = 6.5  # inches: the text width of a paper
 
-RC = {
+RC: dict[Any, Any] = {
     "font.size": 8,
     "axes.titlesize": 8,
     "axes.labelsize": 8,
@@ -60,7 +60,8 @@ def new_figure(height: float) -> Any:
         def savefig(self, fname: Any, **kwargs: Any) -> None:
             """As matplotlib's, at 300 dpi and with embedded fonts."""
             with paper():
-                super().savefig(fname, **({"dpi": 300} | kwargs))
+                kwargs.setdefault("dpi", 300)
+                super().savefig(fname, **kwargs)
 
     figure = PaperFigure(figsize=(WIDTH, height), layout="constrained")
     FigureCanvasAgg(figure)
