@@ -1,0 +1,101 @@
+"""The documentation holds: its python blocks run, its shell lines parse, its links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted(path.name for path in DOCS.glob("*.md"))
+
+
+def _blocks(page: str, language: str) -> list[tuple[int, str]]:
+    """(line of the page, text) of each fenced block of that language."""
+    text = (DOCS / page).read_text()
+    found = re.finditer(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    return [(text[: block.start(1)].count("\n"), block[1]) for block in found]
+
+
+def _commands(page: str) -> list[list[str]]:
+    """The words of every `gflow ...` line in the shell blocks of a page; lines that end in a backslash go on."""
+    lines = "\n".join(text for _, text in _blocks(page, "sh")).replace("\\\n", " ").splitlines()
+    words = [shlex.split(line.removeprefix("$ "), comments=True) for line in lines]
+    return [line[1:] for line in words if line[:1] == ["gflow"]]
+
+
+def _anchors(path: Path) -> set[str]:
+    """Explicit anchors of a page, and those that its headings get."""
+    text = re.sub(r"^```.*?^```", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    slugs = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return slugs | set(re.findall(r'<a id="([^"]+)"', text))
+
+
+def test_there_are_pages_and_blocks_to_test() -> None:
+    assert len(PAGES) >= 7
+    assert len(_blocks("tutorial.md", "python")) > 8
+    assert len(_blocks("exact-loss.md", "python")) > 4
+
+
+@pytest.mark.parametrize("page", ["tutorial.md", "exact-loss.md"])
+def test_python_blocks_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    for line, text in _blocks(page, "python"):
+        # padded, so that a failure names the line of the page
+        exec(compile("\n" * line + text, str(DOCS / page), "exec"), names)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_shell_lines_parse(page: str) -> None:
+    from gflow.cli._app import app
+
+    for words in _commands(page):
+        if not {"--help", "--version"} & set(words):
+            app.parse_args(words, exit_on_error=False, print_error=False)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page: str) -> None:
+    text = (DOCS / page).read_text()
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        where = (DOCS / path).resolve() if path else DOCS / page
+        assert where.exists(), f"{page}: {target}"
+        if anchor and where.suffix == ".md":
+            assert anchor in _anchors(where), f"{page}: {target}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_name_of_the_package_exists(page: str) -> None:
+    import importlib
+
+    text = (DOCS / page).read_text()
+    for dotted in set(re.findall(r"`(gflow(?:\.\w+)+)", text)):
+        module, _, name = dotted.rpartition(".")
+        try:
+            importlib.import_module(dotted)
+        except ModuleNotFoundError:
+            parts = module.split(".")
+            assert hasattr(importlib.import_module(".".join(parts)), name), f"{page}: {dotted}"
+
+
+def test_every_flag_and_json_key_is_documented() -> None:
+    import dataclasses
+
+    from gflow.config import IntegrateConfig
+
+    text = (DOCS / "cli.md").read_text()
+    for field in dataclasses.fields(IntegrateConfig):
+        assert f"`--{field.name.replace('_', '-')}`" in text, field.name
+    source = (ROOT / "gflow" / "cli" / "integrate.py").read_text()
+    document = source[source.index("def _document") :]
+    for key in re.findall(r'^        "(\w+)":', document, re.MULTILINE):
+        assert f"`{key}`" in text, key
