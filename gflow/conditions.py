@@ -63,7 +63,7 @@ class Condition(eqx.Module):
         return self.fraction is not None
 
     @property
-    def amount(self) -> Float[Array, ""]:
+    def amount(self) -> Any:
         """The level, or the fraction."""
         return self.fraction if self.relative else self.level
 

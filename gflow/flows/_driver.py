@@ -39,6 +39,11 @@ WORTH_A_SWITCH = 150  # steps still to go below which another solver would not r
 _PACE: dict[Any, float] = {}
 
 
+def grow(f: Any, params: PyTree) -> Any:
+    """`f` on a table that holds `params`, if it has one."""
+    return f.grow(params) if hasattr(f, "grow") else f
+
+
 class BlockRun:
     """One block on its way: pure state on the device, the record of its path on the host."""
 
@@ -67,6 +72,17 @@ class BlockRun:
         number = lambda x: jnp.asarray(x, self.dtype)  # noqa: E731
         rates = flow.rate_tree(params)
         self.moves_something = any(jax.tree.leaves(moves))
+        self.grown_at: list[Any] = []  # parameters at which the loss's table had to grow
+        domain = getattr(block.loss, "domain", None)
+        if self.moves_something and domain is not None and not bool(domain(params)):
+            self.grown_at.append(params)
+            # what watches the block's own loss must go on doing so: that is told by identity
+            larger = grow(block.loss, params)
+            self.conditions = {
+                n: dataclasses.replace(c, f=larger if c.f is block.loss else grow(c.f, params))
+                for n, c in conditions.items()
+            }
+            block = dataclasses.replace(block, loss=larger)
         self._launch = Launch(
             block=block,
             params=params,
@@ -77,7 +93,7 @@ class BlockRun:
             t0=number(self.t0),
             rtol=number(self.rtol),
             atol=policy.atol,
-            marks=make_marks(list(conditions.values()), block.loss),
+            marks=make_marks(list(self.conditions.values()), block.loss),
             solver=policy.solver,
             quiet=number(0.0),
             stop_when_found=jnp.asarray(False),
@@ -87,7 +103,6 @@ class BlockRun:
         self.stationary: StationaryPoint | None = None
         self.saddles: list[StationaryPoint] = []
         self.note = ""
-        self.grown_at: list[Any] = []  # parameters at which the loss's table had to grow
         self._legs: list[Leg] = []
         self._logs: list[Log] = []
         self._looked_at = -np.inf
@@ -116,7 +131,9 @@ class BlockRun:
         while True:
             started = time.perf_counter()
             budget = FIRST_BUDGET if pace is None else int(np.clip(SEGMENT_SECONDS / pace, 1, CAPACITY))
-            allowed = jnp.asarray(max(min(budget, max_steps - self.steps), 0))
+            # decisions fall at whole multiples of CAPACITY steps: how fast the machine is must not change the result
+            budget = min(budget, CAPACITY - self.steps % CAPACITY, max_steps - self.steps)
+            allowed = jnp.asarray(max(budget, 0))
             before, cold = self.steps, pace is None
             self.state, summary = advance_block(self.problem, self.watch, self.method, self.state, allowed)
             self.summary = jax.device_get(summary)
@@ -167,7 +184,9 @@ class BlockRun:
             return None
         if halt == Halt.QUIET:
             return self._rest()
-        # only the budget ended: a good moment for questions too dear for every step
+        # only the budget ended: now and then a good moment for questions too dear for every step
+        if self.steps % CAPACITY:
+            return None
         if self.time >= 2 * self._looked_at:
             self._set(armed=True)
         if self._stability_limited():
@@ -216,10 +235,9 @@ class BlockRun:
         """Replace the loss, and every watched function with a table of its own, by one on a larger domain."""
         params = self.problem.params(self.state.z)
         self.grown_at.append(params)
-        grow: Callable[[Any], Any] = lambda f: f.grow(params) if hasattr(f, "grow") else f  # noqa: E731
         self._close_leg()
-        self.problem = dataclasses.replace(self.problem, loss=grow(self.problem.loss))
-        self.watch = dataclasses.replace(self.watch, functions=tuple(grow(f) for f in self.watch.functions))
+        self.problem = dataclasses.replace(self.problem, loss=grow(self.problem.loss, params))
+        self.watch = dataclasses.replace(self.watch, functions=tuple(grow(f, params) for f in self.watch.functions))
         self.state = resume_block(self.problem, self.watch, self.method, self.state, CAPACITY)
 
     def _close_leg(self) -> None:

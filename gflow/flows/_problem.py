@@ -73,7 +73,7 @@ class FlatProblem(eqx.Module):
 
     def loss_at(self, z: Float[Array, " m"]) -> Float[Array, ""]:
         """The block's loss at z."""
-        return jnp.asarray(self.loss(self.params(z)))
+        return _loss(self, z)
 
     def gradient(self, moving: PyTree) -> PyTree:
         """Gradient of the block's loss in the moving leaves."""
@@ -81,11 +81,7 @@ class FlatProblem(eqx.Module):
 
     def velocity(self, z: Float[Array, " m"]) -> Float[Array, " m"]:
         """dz/dt."""
-        moving = self.moving(z)
-        velocity = jax.tree.map(lambda r, g: -r * g, self.rates, self.gradient(moving))
-        if self.chart is not None:
-            velocity = self.chart.push_forward(moving, velocity)
-        return self.coordinates.push_forward(z, self.layout.flatten(velocity))
+        return _velocity(self, z)
 
     def inside(self, z: Float[Array, " m"]) -> Bool[Array, ""]:
         """False when the loss's table must grow before the flow goes on (losses without a domain: always True)."""
@@ -99,6 +95,22 @@ class FlatProblem(eqx.Module):
     def solver_time(self, t: Float[Array, "*n"]) -> Float[Array, "*n"]:
         """Solver time at flow time t."""
         return self.clock.solver_time(t, self.t0)
+
+
+# Compiled functions of their own, though they only ever run inside larger ones: each is then traced once, not at every
+# place that needs it, and tracing is most of what a second run of a program waits for.
+@eqx.filter_jit
+def _loss(problem: FlatProblem, z: Float[Array, " m"]) -> Float[Array, ""]:
+    return jnp.asarray(problem.loss(problem.params(z)))
+
+
+@eqx.filter_jit
+def _velocity(problem: FlatProblem, z: Float[Array, " m"]) -> Float[Array, " m"]:
+    moving = problem.moving(z)
+    velocity = jax.tree.map(lambda r, g: -r * g, problem.rates, problem.gradient(moving))
+    if problem.chart is not None:
+        velocity = problem.chart.push_forward(moving, velocity)
+    return problem.coordinates.push_forward(z, problem.layout.flatten(velocity))
 
 
 def field(s: Any, z: Any, problem: Any) -> Any:

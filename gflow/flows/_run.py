@@ -10,7 +10,7 @@ import diffrax
 from jaxtyping import PyTree
 
 from gflow.conditions import Condition
-from gflow.flows._driver import BlockRun
+from gflow.flows._driver import BlockRun, grow
 from gflow.flows._flow import GradientFlow
 from gflow.flows._initial import block_masks, make_blocks
 from gflow.flows._interrupt import Grace, Interrupt
@@ -135,7 +135,7 @@ class FlowRun:
         flow = self.flow
         for run in self.runs:
             for where in run.grown_at:
-                flow = dataclasses.replace(flow, loss=flow.loss.grow(where))  # pyright: ignore
+                flow = dataclasses.replace(flow, loss=grow(flow.loss, where))
         return flow
 
     def _common_end(self) -> float:
@@ -159,7 +159,10 @@ class FlowRun:
             if run.name in self.status:
                 found |= run.milestones(t1, self.status[run.name])
         if self.joint:
-            found |= locate([run.dense() for run in self.runs], self.joint, self.params, end, t1, self.policy.t0)
+            joint = self.joint
+            for where in (w for run in self.runs for w in run.grown_at):
+                joint = {n: dataclasses.replace(c, f=grow(c.f, where)) for n, c in joint.items()}
+            found |= locate([run.dense() for run in self.runs], joint, self.params, end, t1, self.policy.t0)
         return {name: found[name] for name in self.conditions}
 
     def _overall(self, found: dict[str, Milestone], interrupt: Interrupt) -> Status:

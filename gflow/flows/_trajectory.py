@@ -140,9 +140,7 @@ class Trajectory:
         """
         ts = np.atleast_1d(self._time(t))
         path = self._path(ts)
-        return (
-            path if np.ndim(self._time(t)) else jax.tree.map(_first, path)
-        )
+        return path if np.ndim(self._time(t)) else jax.tree.map(_first, path)
 
     def losses_at(self, t: Any) -> dict[str, Any]:
         """Parts of the loss at time `t` (as in `at`), and "total"."""

@@ -80,6 +80,7 @@ class Watch(eqx.Module):
         return self.sign * (values[np.array(self.index, int)] - self.level)
 
 
+@eqx.filter_jit
 def _values(
     functions: Sequence[Callable[[Any], Any] | None], problem: FlatProblem, z: Float[Array, " m"]
 ) -> Float[Array, " U"]:

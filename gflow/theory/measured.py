@@ -16,10 +16,10 @@ def growth_rate(traj: Any) -> float | None:
     logit scale is no longer small. MATH section 5 gives the value as sigma_init -> 0.
     """
     names = [name for name in ("wK", "wKQ") if hasattr(traj.params, name)]
-    marks = [traj.milestones[name].time if name in traj.milestones else None for name in ("T_o", "T_II")]
-    if not names or None in marks or marks[0] >= marks[1]:
+    start, end = (traj.milestones[name].time if name in traj.milestones else None for name in ("T_o", "T_II"))
+    if not names or start is None or end is None or start >= end:
         return None
-    times = np.linspace(*marks, POINTS)
+    times = np.linspace(start, end, POINTS)
     growth = np.log(np.abs(getattr(traj.at(times), names[0])))
     # over four grid intervals, so that the difference stays well above the solver's error
     rates = (growth[4:] - growth[:-4]) / (times[4:] - times[:-4])

@@ -58,5 +58,12 @@ def predict(problem: Any, loss: Any, sigma_init: Real, order: Order = "unstable_
         late = escape_times(induction, kind, sigma_init, levels, order)
     early = {name: relaxation_time(induction, sigma_init, level) for name, level in levels.items() if level > floor}
     first = time_fourgram(problem.alpha_star, problem.L, sigma_init, problem.d, float(law.variance), float(law.mean))
-    times = {"T_I": first, "T_o": time_to_plateau(induction)} | late | early | {"growth_rate": rate}
+    settled = time_to_plateau(induction)
+    if rate is None:
+        # merged: w moves as fast as v2, so there is no relaxation at w ~ 0 to speak of, and no plateau to reach
+        early, settled = {}, None
+    elif order != "leading":
+        # a start too large to have a plateau: a time below that of the relaxation means nothing
+        late = {name: t if t is not None and t > settled else None for name, t in late.items()}
+    times = dict.fromkeys(KEYS) | {"T_I": first, "T_o": settled} | late | early | {"growth_rate": rate}
     return {key: times[key] for key in KEYS}
