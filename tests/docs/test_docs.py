@@ -49,6 +49,8 @@ def test_python_blocks_run(page: str, tmp_path: Path, monkeypatch: pytest.Monkey
     for line, text in _blocks(page, "python"):
         # padded, so that a failure names the line of the page
         exec(compile("\n" * line + text, str(DOCS / page), "exec"), names)
+    if page == "tutorial.md":
+        assert (tmp_path / "run.png").stat().st_size > 10_000
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -58,6 +60,19 @@ def test_shell_lines_parse(page: str) -> None:
     for words in _commands(page):
         if not {"--help", "--version"} & set(words):
             app.parse_args(words, exit_on_error=False, print_error=False)
+
+
+def test_settings_files_are_accepted(tmp_path: Path) -> None:
+    from gflow.cli._own import load_init
+    from gflow.config import read_toml, resolve
+
+    (_, settings), (_, init) = _blocks("cli.md", "toml")
+    (tmp_path / "run.toml").write_text(settings)
+    assert resolve(read_toml(str(tmp_path / "run.toml")), {}).parametrization == "tied"
+    (tmp_path / "init.toml").write_text(init)
+    values, milestones = load_init(str(tmp_path / "init.toml"))
+    assert float(values["w"]) == 1e-8
+    assert set(milestones) == {"half", "grown"}
 
 
 @pytest.mark.parametrize("page", PAGES)
