@@ -79,7 +79,9 @@ def _losses(axes: Any, losses: Curves, plateau: float | None) -> None:
     lowest = 1.0
     for k, (name, label) in enumerate(PARTS.items()):
         share = np.where(losses.values[name] > 0, losses.values[name], np.nan) / losses.start[name]
-        axes.plot(losses.where, share, color=COLOURS[(0, 2)[k]], linestyle=STYLES[(3, 0)[k]], label=label)
+        (curve,) = axes.plot(losses.where, share, color=COLOURS[(0, 2)[k]], linestyle=STYLES[(3, 0)[k]], label=label)
+        if len(share) == 1:
+            curve.set(marker="os"[k], markersize=(5, 3)[k])  # a point has no line
         lowest = min(lowest, float(np.nanmin(share, initial=1.0)))
     axes.set_yscale("log")
     axes.set_ylim(float(np.clip(lowest / 3, FLOOR, HIGHEST_FLOOR)), 3.0)
@@ -100,6 +102,11 @@ def _level(traj: Any, name: str, losses: Curves, plateau: float | None) -> float
         return None if time is None else float(np.interp(np.log(time), np.log(losses.where), values)) / start
     share = plateau / start
     return {"T_o": share + 0.01 * (1 - share), "T_II": 0.99 * share, "T_III": 0.01 * share}[name]
+
+
+def _fourgram(losses: Curves, time: float) -> float:
+    """The curve of the 4-gram part at a time."""
+    return float(np.interp(time, losses.where, losses.values["fourgram"] / losses.start["fourgram"]))
 
 
 def _times(axes: Any, traj: Any, losses: Curves, plateau: float | None, predictions: dict[str, Any]) -> None:
@@ -123,7 +130,9 @@ def _times(axes: Any, traj: Any, losses: Curves, plateau: float | None, predicti
             ring.set_gid(f"predicted {name}")
             predicted.append(ring)
         if shown:
-            if np.log(high / shown[0]) < 2 * APART * np.log(high / low):
+            if name == "T_III" and _fourgram(losses, shown[0]) > height:
+                offset = (-12, -7)  # the other side is where the 4-gram curve passes
+            elif np.log(high / shown[0]) < 2 * APART * np.log(high / low):
                 offset = (-abs(offset[0]) - 4, offset[1])  # room on the left only
             axes.annotate(
                 label, (shown[0], height), xytext=offset, textcoords="offset points", ha="center", va="center",
