@@ -44,16 +44,9 @@ def plot(
 
 def draw(traj: Any, path: str, overwrite: bool) -> None:
     """Draw a trajectory to a file, whose suffix decides the format, without ever needing a display."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     from gflow.plots import flagship
 
+    # the figure belongs to no window and no global list: pyplot, and a choice of backend, are not needed
     figure = flagship(traj, predictions=traj.provenance.get("predictions"))
-    try:
-        with atomic_path(path, overwrite) as temporary:
-            figure.savefig(temporary, format=Path(path).suffix[1:].lower())
-    finally:
-        plt.close(figure)
+    with atomic_path(path, overwrite) as temporary:
+        figure.savefig(temporary, format=Path(path).suffix[1:].lower())
