@@ -22,6 +22,7 @@ from gflow.flows._flow import GradientFlow
 from gflow.flows._initial import precision
 from gflow.flows._interrupt import Interrupt
 from gflow.flows._method import is_explicit, make_method, stability_limit
+from gflow.flows._pace import Pace
 from gflow.flows._problem import FlatProblem
 from gflow.flows._segment import Halt, Log, Method, State
 from gflow.flows._stationary import classify
@@ -29,14 +30,8 @@ from gflow.flows._status import Milestone, StationaryPoint, Status
 from gflow.flows._watch import Watch, make_marks
 
 CAPACITY = 256  # accepted steps logged per segment
-FIRST_BUDGET = 8  # steps tried before anything is known of their price
-SEGMENT_SECONDS = 0.3  # long enough to keep the device busy, short enough to hear Ctrl-C
 IMPLICIT_LIMIT = 512  # parameters beyond which a dense Newton solve costs more than it saves
 WORTH_A_SWITCH = 150  # steps still to go below which another solver would not repay its compilation
-
-
-# seconds per step of each kind of problem met so far, so that a repeated solve starts with segments of the right size
-_PACE: dict[Any, float] = {}
 
 
 def grow(f: Any, params: PyTree) -> Any:
@@ -98,7 +93,7 @@ class BlockRun:
             quiet=number(0.0),
             stop_when_found=jnp.asarray(False),
         )
-        self._kind = jax.tree.structure(self._launch)
+        self._pace = Pace(jax.tree.structure(self._launch))
         self.started = False
         self.stationary: StationaryPoint | None = None
         self.saddles: list[StationaryPoint] = []
@@ -119,7 +114,6 @@ class BlockRun:
         """Integrate on: to t1 exactly, to the last milestone, or (`settle`) to rest, whichever comes first."""
         quiet = self.settle if settle else 0.0
         end = jnp.asarray(np.inf if t1 is None else t1, self.dtype)
-        pace = _PACE.get(self._kind)
         if self.started:
             self._close_leg()
             s_end = self.problem.solver_time(end)
@@ -130,16 +124,14 @@ class BlockRun:
             self._begin(end, quiet, stop_when_found)
         while True:
             started = time.perf_counter()
-            budget = FIRST_BUDGET if pace is None else int(np.clip(SEGMENT_SECONDS / pace, 1, CAPACITY))
             # decisions fall at whole multiples of CAPACITY steps: how fast the machine is must not change the result
-            budget = min(budget, CAPACITY - self.steps % CAPACITY, max_steps - self.steps)
-            allowed = jnp.asarray(max(budget, 0))
-            before, cold = self.steps, pace is None
+            budget = min(self._pace.budget(CAPACITY - self.steps % CAPACITY), max(max_steps - self.steps, 0))
+            before, allowed = self.steps, jnp.asarray(budget)
             self.state, summary = advance_block(self.problem, self.watch, self.method, self.state, allowed)
             self.summary = jax.device_get(summary)
             self.started = True
             halt = Halt(int(self.summary.halt))
-            seconds = time.perf_counter() - started
+            self._pace.record(self.steps - before, time.perf_counter() - started)
             self._logs.append(self.state.log)  # pyright: ignore[reportArgumentType]
             if progress is not None:
                 progress(self.report())
@@ -150,11 +142,6 @@ class BlockRun:
                 return Status.interrupted
             if self.steps >= max_steps:
                 return Status.max_steps
-            # the first call of a kind compiles, so its time says nothing
-            if cold:
-                pace = np.inf
-            elif self.steps > before:
-                pace = _PACE[self._kind] = seconds / (self.steps - before)
 
     def _begin(self, end: jax.Array, quiet: float, stop: bool) -> None:
         numbers = {"quiet": jnp.asarray(quiet, self.dtype), "stop_when_found": jnp.asarray(stop)}
