@@ -263,6 +263,8 @@ class BlockRun:
 
     def dense(self) -> DenseBlock:
         """The path so far."""
+        if not self.started:  # interrupted before its first step
+            self._begin(jnp.asarray(np.inf, self.dtype), 0.0, False)
         self._close_leg()
         return DenseBlock(self.problem, np.asarray(self.z0), self._legs)
 

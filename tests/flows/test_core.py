@@ -156,3 +156,21 @@ def test_a_milestone_over_both_blocks_equals_the_unsplit_run():
     assert ends.milestones["both"].time == pytest.approx(whole.milestones["both"].time, rel=1e-7)
     with pytest.raises(InputError, match="several blocks"):
         integrate(GradientFlow(loss), SPLIT_START, t1=1.0, milestones=SPLIT_MARKS)
+
+
+def test_the_machines_pace_does_not_change_the_result(monkeypatch):
+    """Segments of 1, 7 or 256 steps: the same steps, bit for bit, through a change of solver."""
+
+    def stiff(p):
+        return p[0] ** 2 / 2 + 1e4 * p[1] ** 2 / 2
+
+    def run(budget):
+        monkeypatch.setattr("gflow.flows._pace.Pace.budget", lambda self, most: min(budget, most))
+        return solve(stiff, jnp.asarray([1.0, 1.0]), milestones={"e": Below(lambda p: p[0], 0.1)}, t1=3.0)
+
+    runs = [run(budget) for budget in (256, 7)]
+    assert runs[0].stats == runs[1].stats
+    assert runs[0].stats["solvers"]["all"] == ["Dopri8", "Rodas5P"]
+    np.testing.assert_array_equal(runs[0].ts, runs[1].ts)
+    np.testing.assert_array_equal(runs[0].params, runs[1].params)
+    assert runs[0].milestones == runs[1].milestones

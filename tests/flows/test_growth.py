@@ -1,5 +1,6 @@
 """A loss on a table with a domain: trial stages may leave it, accepted states make it grow, nothing is extrapolated."""
 
+import dataclasses
 from typing import ClassVar
 
 import equinox as eqx
@@ -7,10 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.integrate import solve_ivp
 
-from gflow.conditions import Above
+from gflow.conditions import Above, Below
 from gflow.flows import Status, solve
 from gflow.losses.chain import ChainLoss
+from gflow.losses.induction import InductionProblem, MergedParams, make_table
+from gflow.losses.induction.problem import plateau
 
 
 class Tabulated(eqx.Module):
@@ -44,3 +48,54 @@ def test_the_table_grows_on_the_way_and_the_times_do_not_notice():
     assert all(w <= 0.01 * 2**i for i, w in enumerate(Tabulated.grown[:7]))
     assert np.all(np.isfinite(trajectory.losses["total"]))
     assert float(trajectory.at("0.5")) == pytest.approx(0.5, rel=1e-7)
+
+
+def _number(x):
+    return jnp.asarray(float(x))
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        # inside the table, but v2 < 0 pushes w out of it
+        MergedParams(_number(0.01), _number(0.01), _number(-4.0), _number(0.1)),
+        # outside from the start
+        MergedParams(_number(0.01), _number(0.01), _number(0.3), _number(-0.4)),
+        MergedParams(_number(0.01), _number(0.01), _number(0.2), _number(1.21)),
+    ],
+    ids=["leaves it below", "starts below", "starts above"],
+)
+def test_population_loss_outside_its_table_equals_a_large_table(start):
+    problem = InductionProblem(20.0, 1.0, 0.8, "rademacher")
+    loss, marks = problem.population_loss(), problem.milestones()
+    # a condition on the whole loss reads both blocks
+    half = 0.5 * float(plateau(loss.induction))
+    marks = {n: marks[n] for n in ("T_I", "T_III", "T_III_of_initial")} | {"total": Below(loss, half)}
+    run = solve(loss, start, milestones=marks)
+    assert run.status is Status.milestones_reached
+
+    table = make_table(problem.tokens, 20.0, 0.8, 1, -1.5, 2.0)
+    large = dataclasses.replace(loss, induction=dataclasses.replace(loss.induction, table=table))
+    leaves, tree = jax.tree.flatten(start)
+    point = lambda y: jax.tree.unflatten(tree, list(y))  # noqa: E731
+    field = jax.jit(lambda y: -jax.grad(lambda z: large(point(z)))(y))
+    at = {n: m.time for n, m in run.milestones.items()}
+    exact = solve_ivp(
+        lambda _, y: np.asarray(field(y)), (0, run.t1_reached), leaves, "LSODA", t_eval=sorted(at.values()), rtol=1e-11,
+        atol=1e-13,
+    )  # fmt: skip
+    states = {n: point(jnp.asarray(exact.y[:, sorted(at.values()).index(t)])) for n, t in at.items()}
+    first = large.parts(start)
+    wanted = {
+        "T_I": (large.fourgram(states["T_I"]), 0.01 * first["fourgram"]),
+        "T_III": (large.induction(states["T_III"]), 0.02 * half),
+        "T_III_of_initial": (large.induction(states["T_III_of_initial"]), 0.01 * first["induction"]),
+        "total": (large(states["total"]), half),
+    }
+    for name, (value, level) in wanted.items():
+        assert float(value) == pytest.approx(float(level), rel=1e-6), name
+    for name, state in states.items():
+        np.testing.assert_allclose(jax.tree.leaves(run.at(at[name])), jax.tree.leaves(state), rtol=1e-6, err_msg=name)
+    w = np.asarray(run.params.logit_scale)
+    assert np.any((w < loss.induction.table.lo) | (w > loss.induction.table.hi))
+    assert np.all(np.isfinite(run.losses["total"]))
