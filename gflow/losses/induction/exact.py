@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
+import dataclasses
 from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from gflow.errors import TableError
 from gflow.flows import Block, LogClock, ScaledClock
-from gflow.losses.induction.build import make_table
 from gflow.losses.induction.fourgram import FourgramLoss
+from gflow.losses.induction.growth import LawData, grown_table
 from gflow.losses.induction.params import MergedParams, TiedParams
 from gflow.losses.induction.table import OverlapTable
 from gflow.tokens import TokenLaw
@@ -26,6 +25,7 @@ class InductionHeadLoss(eqx.Module):
 
     alpha_star: Float[Array, ""]
     table: OverlapTable
+    law: LawData  # only growth reads it
     block: ClassVar[str] = "induction"
 
     @property
@@ -34,16 +34,24 @@ class InductionHeadLoss(eqx.Module):
         return 1.0 / (1.0 + self.alpha_star)
 
     def __call__(self, params: Any) -> Float[Array, ""]:
-        K = self.table.pair(params.logit_scale)
+        K = self.table.pair(jnp.asarray(params.logit_scale))
         A, v = self.amplitude, params.v2
         return 0.5 * (A * A * self.table.kcc - 2.0 * A * v * K[0] + v * v * K[1])
 
     def error_bound(self, params: Any) -> Float[Array, ""]:
         """Bound of the absolute error of the loss that the tables can cause."""
-        K = jnp.abs(self.table.pair(params.logit_scale))
+        K = jnp.abs(self.table.pair(jnp.asarray(params.logit_scale)))
         A, v = self.amplitude, jnp.abs(params.v2)
         e = self.table.relative_error
         return 0.5 * (A * A * self.table.kcc * e[1] + 2.0 * A * v * K[0] * e[0] + v * v * K[1] * e[1])
+
+    def domain(self, params: Any) -> Bool[Array, ""]:
+        """True where the table holds `params` with a margin; False: `grow` before going on."""
+        return self.table.in_domain(jnp.asarray(params.logit_scale))
+
+    def grow(self, params: Any) -> InductionHeadLoss:
+        """The same loss on a table that holds `params` with room to spare (host). Raises `TableError`."""
+        return dataclasses.replace(self, table=grown_table(self.table, self.law, float(params.logit_scale)))
 
 
 def _fourgram_leaves(params: Any) -> tuple[Any, ...]:
@@ -73,7 +81,6 @@ class PopulationLoss(eqx.Module):
 
     fourgram: FourgramLoss
     induction: InductionHeadLoss
-    law: TokenLaw
 
     def __call__(self, params: Any) -> Float[Array, ""]:
         return self.fourgram(params) + self.induction(params)
@@ -90,6 +97,11 @@ class PopulationLoss(eqx.Module):
     def w_star(self) -> Float[Array, ""]:
         return self.induction.table.w_star
 
+    @property
+    def law(self) -> TokenLaw:
+        """The law of the tokens (host)."""
+        return self.induction.law.law()
+
     def parts(self, params: Any) -> dict[str, Float[Array, ""]]:
         """The two terms by name: {"fourgram": Loss_G4, "induction": Loss_IH}."""
         return {"fourgram": self.fourgram(params), "induction": self.induction(params)}
@@ -100,7 +112,7 @@ class PopulationLoss(eqx.Module):
 
     def domain(self, params: Any) -> Bool[Array, ""]:
         """True where the tables hold `params` with a margin; False: `grow` before going on."""
-        return self.induction.table.in_domain(params.logit_scale)
+        return self.induction.domain(params)
 
     def at(self, L: Any = None, alpha_star: Any = None, w_star: Any = None) -> PopulationLoss:
         """The same loss as a function of L, alpha_star, w_star, to differentiate through.
@@ -123,20 +135,7 @@ class PopulationLoss(eqx.Module):
 
         Raises `TableError` if the logit scale is beyond what can be tabulated.
         """
-        table = self.induction.table
-        w = float(params.logit_scale)
-        if not math.isfinite(w):
-            raise TableError(f"the logit scale is {w}: no table can hold it; start from finite parameters")
-        lo, hi = float(table.lo), float(table.hi)
-        room = 0.25 * (hi - lo)
-        if not bool(table.in_domain(jnp.asarray(w, table.lo.dtype))):
-            lo, hi = (
-                (lo, max(hi, w + room + 0.25 * abs(w)))
-                if w > 0.5 * (lo + hi)
-                else (min(lo, w - room - 0.25 * abs(w)), hi)
-            )
-        grown = make_table(self.law, float(table.L), float(table.w_star), int(table.d), lo, hi)
-        return eqx.tree_at(lambda s: s.induction.table, self, grown)
+        return dataclasses.replace(self, induction=self.induction.grow(params))
 
     def blocks(self) -> tuple[Block, ...]:
         """The two groups of parameters that never meet, on their own clocks (MATH section 5, "The flow splits")."""

@@ -8,10 +8,12 @@ import math
 import numpy as np
 
 from gflow.losses.induction.overlap import cross_batch, self_batch
-from gflow.losses.induction.quadrature import Vector, key_quadrature, laplace_body, query_quadrature
+from gflow.losses.induction.quadrature import TAIL, Vector, key_quadrature, laplace_body, query_quadrature
 from gflow.tokens import TokenLaw
 
 PER_PANEL, PANEL_WIDTH = 12, 0.4
+GROUPS = 4
+WORTH_GROUPING = 2e10  # products of each kind: some ten seconds
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,20 +71,46 @@ def target_overlaps(s: Setting, w: Vector) -> TargetOverlaps:
     """
     gaussian = s.law.name == "gaussian"
     q, q_weights = s.queries()
-    x, p = key_quadrature(s.law, s.n, q, q_weights, s.steepest, s.refine)
-    size = (w.size, q.size)
-    a = (w[:, None] * q).ravel()
-    b = np.broadcast_to(s.c * q, size).ravel()
-    rare = s.rare(q_weights)
-    ends = np.concatenate([s.steepest * q, -s.steepest * q])
-    body = laplace_body(ends, s.n, x, p, np.tile(rare, 2), np.tile(q_weights, 2), s.refine, s.continuous)
-    tolerance = np.broadcast_to(rare, size).ravel()
-    rows = cross_batch((x, p), s.n, s.d, a, b, tolerance, body, by_slope=not gaussian)
-    value, by_n, by_b = (r.reshape(size) for r in rows)
-    dilation = value @ (q_weights * (q * q - s.d)) if gaussian else None
-    return TargetOverlaps(
-        w, value @ q_weights, by_n @ q_weights, dilation, None if gaussian else by_b @ (q_weights * q)
-    )
+    K1, K1_L, moved = np.zeros(w.size), np.zeros(w.size), np.zeros(w.size)
+    for chosen, keys, body in _groups(s, q, q_weights, w.size):
+        some, weights = q[chosen], q_weights[chosen]
+        size = (w.size, some.size)
+        a = (w[:, None] * some).ravel()
+        b = np.broadcast_to(s.c * some, size).ravel()
+        tolerance = np.broadcast_to(s.rare(q_weights)[chosen], size).ravel()
+        rows = cross_batch(keys, s.n, s.d, a, b, tolerance, body, by_slope=not gaussian)
+        value, by_n, by_b = (r.reshape(size) for r in rows)
+        K1 += value @ weights
+        K1_L += by_n @ weights
+        moved += value @ (weights * (some * some - s.d)) if gaussian else by_b @ (weights * some)
+    return TargetOverlaps(w, K1, K1_L, *((moved, None) if gaussian else (None, moved)))
+
+
+def _groups(s: Setting, q: Vector, q_weights: Vector, count: int) -> list[tuple[Vector, tuple[Vector, Vector], int]]:
+    """Queries (their numbers) with the key quadrature and the Laplace nodes that each group of them needs.
+
+    Short queries have flat logits and long ones little weight, so most need far fewer nodes than the worst. Each group
+    is compiled apart, which only long computations (`count` values of w) repay.
+    """
+    relative, rare = q_weights / np.max(q_weights), s.rare(q_weights)
+
+    def rules(chosen: Vector) -> tuple[tuple[Vector, Vector], int]:
+        keys = key_quadrature(s.law, s.n, q[chosen], relative[chosen], s.steepest, s.refine)
+        ends = np.concatenate([s.steepest * q[chosen], -s.steepest * q[chosen]])
+        likely, weights = np.tile(rare[chosen], 2), np.tile(relative[chosen], 2)
+        return keys, laplace_body(ends, s.n, *keys, likely, weights, s.refine, s.continuous)
+
+    def price(keys: tuple[Vector, Vector], body: int) -> int:
+        return keys[0].size * (body + TAIL) ** 2
+
+    everything = np.arange(q.size)
+    together = rules(everything)
+    if not s.continuous or count * q.size * price(*together) < WORTH_GROUPING:
+        return [(everything, *together)]
+    prices = np.array([price(*rules(everything[i : i + 1])) for i in everything])
+    level = np.minimum(np.floor(np.log2(np.max(prices) / prices)), GROUPS - 1)
+    members = [np.flatnonzero(level == k) for k in range(GROUPS)]
+    return [(chosen, *rules(chosen)) for chosen in members if chosen.size]
 
 
 class StudentOverlap:
@@ -94,7 +122,7 @@ class StudentOverlap:
 
     def __init__(self, s: Setting) -> None:
         q, q_weights = s.queries()
-        x, p = key_quadrature(s.law, s.n, q, q_weights, s.steepest, s.refine)
+        x, p = key_quadrature(s.law, s.n, q, q_weights / np.max(q_weights), s.steepest, s.refine)
         self.q, self.q_weights = s.queries(2.0)  # costs nothing here
         top = s.steepest * float(np.max(np.abs(self.q))) * (1 + 1e-12)
         self.bottom = 0.0 if s.law.is_symmetric else -top
@@ -103,8 +131,9 @@ class StudentOverlap:
         theta = math.pi * (np.arange(PER_PANEL) + 0.5) / PER_PANEL
         a = (self.bottom + self.width * (np.arange(self.panels)[:, None] + 0.5 + 0.5 * np.cos(theta))).ravel()
         # a is reached by queries of at least |a|/steepest: the heaviest of them sets the accuracy
-        heaviest = np.array([np.max(q_weights[np.abs(q) >= r], initial=0.0) for r in np.abs(a) / s.steepest])
-        heaviest = np.maximum(heaviest, 1e-16 * np.max(q_weights))
+        reach, many = np.abs(self.q), self.q_weights
+        heaviest = np.array([np.max(many[reach >= r], initial=0.0) for r in np.abs(a) / s.steepest])
+        heaviest = np.maximum(heaviest / np.max(many), 1e-16)
         rare = s.rare(heaviest)
         body = 2 * laplace_body(a, s.n, x, p, rare, heaviest, s.refine, s.continuous)
         value, by_n = self_batch((x, p), s.n, s.d, a, rare, body)

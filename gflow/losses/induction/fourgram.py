@@ -78,7 +78,7 @@ class FourgramLoss(eqx.Module):
         return self.alpha_star / (1.0 + self.alpha_star)
 
     def __call__(self, params: Any) -> Float[Array, ""]:
-        A, n, p, v = self.amplitude, self.L - 2.0, params.p21, params.v1
+        A, n, p, v = self.amplitude, self.L - 2.0, jnp.asarray(params.p21), jnp.asarray(params.v1)
         late = p > 1.0
         M, N = attention_moments(jnp.where(late, 1.0, p), n)
         early_bracket = A * A - 2.0 * A * v * M + v * v * N

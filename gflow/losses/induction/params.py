@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import equinox as eqx
+import numpy as np
 from jaxtyping import Array, Float
 
 from gflow.flows import register_params
 
-# None: the leaf belongs to another block, or p11 is infinite and not part of the integrated state
-Leaf = Float[Array, "*batch"] | None
+# a leaf may be a numpy array or number (trajectories that come from a file) as well as a JAX array
+Scalars = Float[Array, "*batch"] | Float[np.ndarray, "*batch"] | np.floating | float
+Leaf = Scalars | None  # None: it belongs to another block, or p11 is infinite and not part of the integrated state
 
 
 @register_params
@@ -23,7 +25,7 @@ class UntiedParams(eqx.Module):
     p11: Leaf = None
 
     @property
-    def logit_scale(self) -> Float[Array, "*batch"]:
+    def logit_scale(self) -> Scalars:
         """w = wK wQ."""
         return self.wK * self.wQ  # pyright: ignore
 
@@ -39,7 +41,7 @@ class TiedParams(eqx.Module):
     p11: Leaf = None
 
     @property
-    def logit_scale(self) -> Float[Array, "*batch"]:
+    def logit_scale(self) -> Scalars:
         """w = wKQ^2."""
         return self.wKQ**2  # pyright: ignore[reportOptionalOperand]
 
@@ -55,7 +57,7 @@ class MergedParams(eqx.Module):
     p11: Leaf = None
 
     @property
-    def logit_scale(self) -> Float[Array, "*batch"]:
+    def logit_scale(self) -> Scalars:
         """w."""
         return self.w  # pyright: ignore[reportReturnType]
 

@@ -16,6 +16,7 @@ from gflow.errors import InputError
 from gflow.losses.induction.build import make_table
 from gflow.losses.induction.exact import InductionHeadLoss, PopulationLoss
 from gflow.losses.induction.fourgram import FourgramLoss
+from gflow.losses.induction.growth import LawData
 from gflow.losses.induction.params import PARAMETRIZATIONS, InductionParams
 from gflow.tokens import TokenLaw, from_name
 
@@ -29,6 +30,10 @@ class ExcessOverPlateau(eqx.Module):
 
     def __call__(self, params: Any) -> Float[Array, ""]:
         return self.loss(params) - self.plateau
+
+    def grow(self, params: Any) -> ExcessOverPlateau:
+        """The same on a table that holds `params`; the level stays what it is."""
+        return dataclasses.replace(self, loss=self.loss.grow(params))
 
 
 def v_plateau(loss: InductionHeadLoss) -> Float[Array, ""]:
@@ -73,7 +78,7 @@ class InductionProblem:
     L: float
     alpha_star: float
     w_star: float
-    tokens: TokenLaw
+    tokens: TokenLaw  # a name given becomes its law
     d: int
     parametrization: str
     _losses: dict[str, PopulationLoss] = dataclasses.field(init=False, repr=False)
@@ -117,7 +122,7 @@ class InductionProblem:
             table = make_table(self.tokens, self.L, self.w_star, self.d, cache=cache)
             L, alpha, d = (jnp.asarray(v, dtype=float) for v in (self.L, self.alpha_star, self.d))  # strongly typed
             fourgram = FourgramLoss(L, alpha, d, self.tokens.mean, self.tokens.variance)
-            self._losses["exact"] = PopulationLoss(fourgram, InductionHeadLoss(alpha, table), self.tokens)
+            self._losses["exact"] = PopulationLoss(fourgram, InductionHeadLoss(alpha, table, LawData.of(self.tokens)))
         return self._losses["exact"]
 
     def initial_params(self, sigma_init: Any) -> InductionParams:

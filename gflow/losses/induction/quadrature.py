@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gflow.errors import TableError
 from gflow.tokens import GAUSSIAN_EDGE, TokenLaw
 
 Vector = npt.NDArray[Any]  # of float64
@@ -27,8 +28,8 @@ TAIL = 10
 
 
 def _digits(q_weights: Vector, target: float) -> Vector:
-    """Natural-log digits that a query of this weight must be integrated to."""
-    return np.maximum(target + np.log(q_weights / np.max(q_weights)), 2.0)
+    """Natural-log digits that a query of this weight, relative to the heaviest of all, must be integrated to."""
+    return np.maximum(target + np.log(q_weights), 2.0)
 
 
 def key_quadrature(
@@ -36,7 +37,8 @@ def key_quadrature(
 ) -> tuple[Vector, Vector]:
     """Nodes and weights [m] for `E_x`, fine enough for logits `a x` with `|a| <= slope_per_q * q` at each query q.
 
-    A query of small weight may have a larger error: the step is chosen for the worst product of both.
+    A query of small weight, relative to the heaviest of all, may have a larger error: the step is chosen for the worst
+    product of both.
     """
     if law.name not in ("gaussian", "uniform"):
         return np.asarray(law.nodes, dtype=float), np.asarray(law.weights, dtype=float)
@@ -107,16 +109,22 @@ def laplace_body(
     refine: float = 1.0,
     continuous: bool = True,
 ) -> int:
-    """Number of trapezium nodes in log u that the worst of these rows needs (`q_weights`, one per row).
+    """Number of trapezium nodes in log u that the worst of these rows needs (`q_weights`, one per row, relative).
 
     A step h modulates 1/Z by e^{-pi^2/h} cos(2 pi log Z / h + ...). Where log Z spreads over more than h this averages
     out, and only the product of both modulations is left, so that steep slopes of a continuous law bear twice the step.
+    Raises `TableError` where there cannot be enough.
     """
     low, high = _laplace_window(slopes, n, x, p, tolerance)
     step = math.pi**2 / _digits(q_weights, 21.0 if continuous else 27.0)
     if continuous:
         step = step * (1.0 + np.minimum(1.0, np.abs(slopes) / 4.0))
     need = refine * float(np.max((high - low - math.log(0.7 * TAIL)) / np.minimum(step, 1.5)))
+    if need > 1.3 * _BODIES[-1]:  # up to there the measured error decides
+        raise TableError(
+            f"attention logits up to {float(np.max(np.abs(slopes))):.3g} over {n:g} keys are too steep to tabulate; "
+            "use a smaller w_star, d or initial logit scale, or a larger L"
+        )
     return next((body for body in _BODIES if body >= need), _BODIES[-1])
 
 
