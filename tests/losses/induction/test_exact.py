@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -171,3 +173,32 @@ def test_growth_keeps_the_old_values() -> None:
 
 def test_repr_is_a_summary() -> None:
     assert "L=20, alpha_star=1, w_star=0.8, tokens=rademacher" in repr(_loss(20.0, 1.0, 0.8))
+
+
+@pytest.mark.parametrize("kind", [np.asarray, np.float64, float, lambda x: np.asarray(x, np.float32)])
+def test_leaves_may_be_numpy_numbers(kind: Callable[[float], Any]) -> None:
+    loss = _loss(20.0, 1.0, 0.8)
+    loss = jax.tree.map(lambda v: v.astype(getattr(kind(0.0), "dtype", "float64")), loss)
+    for cls, count in ((UntiedParams, 5), (TiedParams, 4), (MergedParams, 4)):
+        numbers = (0.1, 0.2, 0.3, 0.6, 0.7)[:count]
+        given, usual = cls(*map(kind, numbers)), cls(*map(jnp.asarray, numbers))
+        assert float(given.logit_scale) == pytest.approx(float(usual.logit_scale), rel=1e-6)
+        assert float(loss(given)) == pytest.approx(float(_loss(20.0, 1.0, 0.8)(usual)), rel=1e-5)
+        assert bool(loss.domain(given))
+        assert loss.induction.grow(given).table is loss.induction.table
+    path = MergedParams(*(np.full(3, 0.1),) * 4)
+    assert np.shape(path.logit_scale) == (3,)
+
+
+def test_everything_on_one_table_grows_to_one_table() -> None:
+    problem = InductionProblem(20.0, 1.0, 0.8, tokens.finite([-1.0, 2.0], [0.7, 0.3]))
+    loss, outside = problem.population_loss(), _params(0.1, 0.2, 0.3, 1.0, 0.95)
+    excess = problem.milestones()["T_o"].f
+    tables = [loss.grow(outside).induction.table, loss.induction.grow(outside).table, excess.grow(outside).loss.table]
+    assert all(t is tables[0] for t in tables)
+    assert float(excess.grow(outside).plateau) == float(excess.plateau)
+    assert repr(loss.law) == repr(problem.tokens)
+    cast = lambda tree: jax.tree.map(lambda v: v.astype(jnp.float32), tree)  # noqa: E731
+    single = cast(loss).grow(cast(outside))
+    assert {leaf.dtype.name for leaf in jax.tree.leaves(single)} == {"float32"}
+    assert float(single(cast(outside))) == pytest.approx(float(loss.grow(outside)(outside)), rel=1e-4)
