@@ -11,15 +11,17 @@ from numpy.polynomial import chebyshev
 
 from gflow.errors import TableError
 from gflow.io.cache import load_or_build
-from gflow.losses.induction.expectation import Setting, StudentOverlap, target_overlaps
+from gflow.losses.induction.expectation import Setting, StudentOverlap, query_groups, target_overlaps
 from gflow.losses.induction.quadrature import Vector
 from gflow.losses.induction.table import OverlapTable
 from gflow.tokens import TokenLaw
 
 CELLS, ORDER = 256, 8
-FORMAT = 3  # of the cached arrays and of what they mean; raise it whenever either changes
+FORMAT = 4  # of the cached arrays and of what they mean; raise it whenever either changes
 # relative error above which a table is refused: milestones could not be trusted to 1e-5
 LARGEST_ERROR = 1e-5
+MORE_NODES = (72, 88, 104, 128)  # Chebyshev nodes to try, should the usual number leave more than GOOD_TAIL
+GOOD_TAIL = 1e-7
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,9 +77,13 @@ def build_arrays(
     """The numbers of an `OverlapTable` (see `build_table`)."""
     c = w_star**2
     setting = Setting(law, L - 2.0, c, d, max(abs(lo), hi, c), resolution.refine)
-    nodes = nodes_on(lo, hi, resolution.nodes or _enough_nodes(setting))
-    target = target_overlaps(setting, nodes)
+    count = resolution.nodes or _enough_nodes(setting)
+    query_groups(setting, count)  # refuses what would take minutes
     student = StudentOverlap(setting)
+    if not resolution.nodes:
+        count = _until_resolved(student, L, w_star, lo, hi, count)
+    nodes = nodes_on(lo, hi, count)
+    target = target_overlaps(setting, nodes)
     edges = np.linspace(lo, hi, CELLS + 1)
     w = (0.5 * (edges[:-1] + edges[1:])[:, None] + 0.5 * (hi - lo) / CELLS * nodes_on(-1.0, 1.0, ORDER)).ravel()
     K2, K2_L = student(w)
@@ -116,6 +122,26 @@ def build_arrays(
         "d": np.float64(d),
         "relative_error": error,
     }  # pyright: ignore[reportReturnType]
+
+
+def _until_resolved(student: StudentOverlap, L: float, w_star: float, lo: float, hi: float, count: int) -> int:
+    """Nodes for K1, at least `count`: K1 takes long, K2, with singularities at the same w, tells in a moment."""
+    tail = math.inf
+    for more in (count, *(m for m in MORE_NODES if m > count)):
+        K2 = student(nodes_on(lo, hi, more))[0]
+        tail = _Interpolant(np.arcsinh(K2 / np.min(K2)), lo, hi).tail
+        if tail <= GOOD_TAIL:
+            return more
+    if not tail <= 0.1 * LARGEST_ERROR:
+        raise _too_inaccurate(L, w_star, tail)
+    return MORE_NODES[-1]
+
+
+def _too_inaccurate(L: float, w_star: float, error: float) -> TableError:
+    return TableError(
+        f"overlap table at L={L:g}, w_star={w_star:g} has a relative error of {error:.1e}, the limit is "
+        f"{LARGEST_ERROR:.0e}; use a smaller w_star, or the sampled loss"
+    )
 
 
 def _meet(K1: Vector, K2: Vector, w: Vector, c: float, y1: _Interpolant, scale: float) -> tuple[Vector, float]:
@@ -172,10 +198,7 @@ def build_table(
 def _from_arrays(arrays: dict[str, Vector]) -> OverlapTable:
     error = float(np.max(arrays["relative_error"]))
     if not error <= LARGEST_ERROR:
-        raise TableError(
-            f"overlap table at L={float(arrays['L']):g}, w_star={float(arrays['w_star']):g} has a relative error of "
-            f"{error:.1e}, the limit is {LARGEST_ERROR:.0e}; use a smaller w_star, or the sampled loss"
-        )
+        raise _too_inaccurate(float(arrays["L"]), float(arrays["w_star"]), error)
     return OverlapTable(**{key: jnp.asarray(value) for key, value in arrays.items()})
 
 

@@ -7,13 +7,17 @@ import math
 
 import numpy as np
 
+from gflow.errors import TableError
 from gflow.losses.induction.overlap import cross_batch, self_batch
 from gflow.losses.induction.quadrature import TAIL, Vector, key_quadrature, laplace_body, query_quadrature
 from gflow.tokens import TokenLaw
 
 PER_PANEL, PANEL_WIDTH = 12, 0.4
 GROUPS = 4
-WORTH_GROUPING = 2e10  # products of each kind: some ten seconds
+# products of each kind: some ten seconds, and about two minutes, on two cores
+WORTH_GROUPING, MOST_WORK = 2e10, 1.2e11
+# numbers of some queries, nodes and weights of their keys, number of Laplace nodes
+Group = tuple[Vector, tuple[Vector, Vector], int]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +76,7 @@ def target_overlaps(s: Setting, w: Vector) -> TargetOverlaps:
     gaussian = s.law.name == "gaussian"
     q, q_weights = s.queries()
     K1, K1_L, moved = np.zeros(w.size), np.zeros(w.size), np.zeros(w.size)
-    for chosen, keys, body in _groups(s, q, q_weights, w.size):
+    for chosen, keys, body in query_groups(s, w.size):
         some, weights = q[chosen], q_weights[chosen]
         size = (w.size, some.size)
         a = (w[:, None] * some).ravel()
@@ -86,12 +90,14 @@ def target_overlaps(s: Setting, w: Vector) -> TargetOverlaps:
     return TargetOverlaps(w, K1, K1_L, *((moved, None) if gaussian else (None, moved)))
 
 
-def _groups(s: Setting, q: Vector, q_weights: Vector, count: int) -> list[tuple[Vector, tuple[Vector, Vector], int]]:
+def query_groups(s: Setting, count: int) -> list[Group]:
     """Queries (their numbers) with the key quadrature and the Laplace nodes that each group of them needs.
 
     Short queries have flat logits and long ones little weight, so most need far fewer nodes than the worst. Each group
-    is compiled apart, which only long computations (`count` values of w) repay.
+    is compiled apart, which only long computations (`count` values of w) repay. Raises `TableError` for those that
+    would take minutes.
     """
+    q, q_weights = s.queries()
     relative, rare = q_weights / np.max(q_weights), s.rare(q_weights)
 
     def rules(chosen: Vector) -> tuple[tuple[Vector, Vector], int]:
@@ -110,7 +116,14 @@ def _groups(s: Setting, q: Vector, q_weights: Vector, count: int) -> list[tuple[
     prices = np.array([price(*rules(everything[i : i + 1])) for i in everything])
     level = np.minimum(np.floor(np.log2(np.max(prices) / prices)), GROUPS - 1)
     members = [np.flatnonzero(level == k) for k in range(GROUPS)]
-    return [(chosen, *rules(chosen)) for chosen in members if chosen.size]
+    groups = [(chosen, *rules(chosen)) for chosen in members if chosen.size]
+    work = count * sum(chosen.size * price(keys, body) for chosen, keys, body in groups)
+    if work > MOST_WORK:
+        raise TableError(
+            f"a table for logit scales up to {s.steepest:.3g} at L={s.n + 2:g}, d={s.d} takes "
+            f"{work / MOST_WORK:.1f} times the work allowed; use a smaller w_star (or initial logit scale)"
+        )
+    return groups
 
 
 class StudentOverlap:

@@ -163,8 +163,10 @@ def _laplace_window(slopes: Vector, n: float, x: Vector, p: Vector, tolerance: V
     present = n * exceed >= tolerance[:, None]
     present[:, 0] = True
     top = np.max(np.where(present, y, -np.inf), axis=1)
-    mean = np.sum(np.where(present, weights * np.exp(y), 0.0), axis=1)
-    z_high = n * mean + min(n, 6.0) * np.exp(top)  # a handful of largest keys at once is as rare again
+    mean = np.sum(np.where(present, weights * np.exp(np.minimum(y, 690.0)), 0.0), axis=1)
+    z_high = n * mean + min(n, 6.0) * np.exp(
+        np.minimum(top, 690.0)
+    )  # a handful of largest keys at once is as rare again
     low = -np.log(z_high)
     left, right = low, math.log(40.0 / n) - y[:, 0]
     need = -np.log(tolerance) / n

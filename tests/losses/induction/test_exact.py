@@ -175,7 +175,7 @@ def test_repr_is_a_summary() -> None:
     assert "L=20, alpha_star=1, w_star=0.8, tokens=rademacher" in repr(_loss(20.0, 1.0, 0.8))
 
 
-@pytest.mark.parametrize("kind", [np.asarray, np.float64, float, lambda x: np.asarray(x, np.float32)])
+@pytest.mark.parametrize("kind", [np.asarray, float, lambda x: np.asarray(x, np.float32)])
 def test_leaves_may_be_numpy_numbers(kind: Callable[[float], Any]) -> None:
     loss = _loss(20.0, 1.0, 0.8)
     loss = jax.tree.map(lambda v: v.astype(getattr(kind(0.0), "dtype", "float64")), loss)
