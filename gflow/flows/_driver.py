@@ -64,7 +64,8 @@ class BlockRun:
         self.dtype = precision(params)
         self.auto, self.settle, self.rtol = policy.solver == "auto", policy.settle, policy.rtol
         self.t0 = float(policy.t0)
-        number = lambda x: jnp.asarray(x, self.dtype)  # noqa: E731
+        # NumPy numbers go to the device with the call; making JAX arrays of them here would cost more than the call
+        number = lambda x: np.asarray(x, self.dtype)  # noqa: E731
         rates = flow.rate_tree(params)
         self.moves_something = any(jax.tree.leaves(moves))
         self.grown_at: list[Any] = []  # parameters at which the loss's table had to grow
@@ -83,7 +84,7 @@ class BlockRun:
             params=params,
             moves=moves,
             shown=shown,
-            rates=jax.tree.map(jnp.asarray, rates),
+            rates=jax.tree.map(np.asarray, rates),
             chart=flow.chart,
             t0=number(self.t0),
             rtol=number(self.rtol),
@@ -91,7 +92,7 @@ class BlockRun:
             marks=make_marks(list(self.conditions.values()), block.loss),
             solver=policy.solver,
             quiet=number(0.0),
-            stop_when_found=jnp.asarray(False),
+            stop_when_found=np.asarray(False),
         )
         self._pace = Pace(jax.tree.structure(self._launch))
         self.started = False
@@ -113,10 +114,10 @@ class BlockRun:
     ) -> Status:
         """Integrate on: to t1 exactly, to the last milestone, or (`settle`) to rest, whichever comes first."""
         quiet = self.settle if settle else 0.0
-        end = jnp.asarray(np.inf if t1 is None else t1, self.dtype)
+        end = np.asarray(np.inf if t1 is None else t1, self.dtype)
         if self.started:
             self._close_leg()
-            s_end = self.problem.solver_time(end)
+            s_end = self.problem.solver_time(jnp.asarray(end))
             solver = "rodas5p" if self._stability_limited(s_end) else self.method.solver
             self.method = make_method(solver, self.rtol, s_end, quiet, stop_when_found)
             self.state = resume_block(self.problem, self.watch, self.method, self.state, CAPACITY)
@@ -126,7 +127,7 @@ class BlockRun:
             started = time.perf_counter()
             # decisions fall at whole multiples of CAPACITY steps: how fast the machine is must not change the result
             budget = min(self._pace.budget(CAPACITY - self.steps % CAPACITY), max(max_steps - self.steps, 0))
-            before, allowed = self.steps, jnp.asarray(budget)
+            before, allowed = self.steps, np.asarray(budget)
             self.state, summary = advance_block(self.problem, self.watch, self.method, self.state, allowed)
             self.summary = jax.device_get(summary)
             self.started = True
@@ -143,8 +144,8 @@ class BlockRun:
             if self.steps >= max_steps:
                 return Status.max_steps
 
-    def _begin(self, end: jax.Array, quiet: float, stop: bool) -> None:
-        numbers = {"quiet": jnp.asarray(quiet, self.dtype), "stop_when_found": jnp.asarray(stop)}
+    def _begin(self, end: np.ndarray, quiet: float, stop: bool) -> None:
+        numbers = {"quiet": np.asarray(quiet, self.dtype), "stop_when_found": np.asarray(stop)}
         made = launch_block(dataclasses.replace(self._launch, **numbers), end, CAPACITY)
         self.problem, self.watch, self.method, self.state, self.z0, velocity = made
         loss, velocity = jax.device_get((self.state.loss, velocity))
@@ -264,7 +265,7 @@ class BlockRun:
     def dense(self) -> DenseBlock:
         """The path so far."""
         if not self.started:  # interrupted before its first step
-            self._begin(jnp.asarray(np.inf, self.dtype), 0.0, False)
+            self._begin(np.asarray(np.inf, self.dtype), 0.0, False)
         self._close_leg()
         return DenseBlock(self.problem, np.asarray(self.z0), self._legs)
 

@@ -107,7 +107,7 @@ def _check_atol(atol: Any) -> PyTree:
     for a in jax.tree.leaves(atol):
         if not (np.all(np.isfinite(a)) and np.all(np.asarray(a) > 0)):
             raise InputError(f"atol={a}: an absolute tolerance must be a positive finite number")
-    return jax.tree.map(jnp.asarray, atol)
+    return jax.tree.map(np.asarray, atol)
 
 
 def _attach_errors(fine: Trajectory, loose: Trajectory) -> None:
