@@ -15,6 +15,7 @@ from gflow.config import FiniteTokens, IntegrateConfig
 from gflow.io.compilation import prefer_quick_compilation
 
 TAIL = 1.0  # how far a run goes on after its last milestone, in units of that milestone's time: shows the convergence
+BOUND_STATES = 256  # states along the run at which the loss's error bound is evaluated
 WORTH_KEEPING = 5.0  # seconds of integration for which a Ctrl-C waits, even if JAX is compiling just then
 
 
@@ -170,11 +171,21 @@ def _compile_seconds() -> Iterator[list[float]]:
         jax.monitoring.unregister_event_duration_listener(listen)
 
 
+def _bounds(loss: Any, states: Any) -> Any:
+    import jax
+
+    return jax.vmap(loss.error_bound)(states)
+
+
 def _error_bound(traj: Any, loss: Any) -> dict[str, float]:
     """Bound on the error of the loss along the run, absolute and as a fraction of the loss at the start."""
+    import equinox as eqx
     import jax
     import numpy as np
 
-    bounds = np.asarray(jax.vmap(loss.error_bound)(traj.params))
+    # always as many states, so that the program compiled for them serves every run
+    rows = np.linspace(0, len(traj.ts) - 1, BOUND_STATES).astype(int)
+    states = jax.tree.map(lambda x: x[rows], traj.params)
+    bounds = np.asarray(eqx.filter_jit(_bounds)(loss, states))
     absolute = float(np.max(bounds))
     return {"loss_absolute": absolute, "loss_relative": absolute / float(traj.losses["total"][0])}

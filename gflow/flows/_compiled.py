@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import diffrax
@@ -103,17 +104,10 @@ def advance_block(
 @eqx.filter_jit
 def resume_block(problem: FlatProblem, watch: Watch, method: Method, state: State, capacity: int) -> State:
     """A fresh start at the present state (new solver, new end, grown table); what was found and counted is kept."""
-    fresh = begin(problem, watch, method, state.s, state.z, capacity)
-    kept = eqx.tree_at(
-        lambda st: (st.found, st.loss_first, st.loss_rise, st.accepted, st.rejected, st.armed),
-        fresh,
-        (
-            eqx.tree_at(lambda f: f.land, state.found, jnp.asarray(jnp.inf, state.s.dtype)),
-            state.loss_first,
-            state.loss_rise,
-            state.accepted,
-            state.rejected,
-            state.armed,
-        ),
-    )
-    return definite(restart(problem, method, kept))
+    found = eqx.tree_at(lambda f: f.land, state.found, jnp.asarray(jnp.inf, state.s.dtype))
+    # on a grown table the watched functions are the same up to its error; take them from the new one
+    values = watch.values(problem, state.z)
+    if watch.size:
+        found = eqx.tree_at(lambda f: f.gap, found, watch.gap(values))
+    state = dataclasses.replace(state, found=found, loss=values[0])
+    return definite(restart(problem, method, state, capacity))

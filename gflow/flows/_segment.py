@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 
 import diffrax
@@ -88,17 +89,11 @@ def begin(
         rejected=jnp.asarray(0),
         log=None,
     )
-    state = restart(problem, method, state)
-    if capacity == 0:
-        return state
-    step = lambda: method.solver.step(TERM, s0, s0, z0, problem, state.solver_state, made_jump=False)[2]  # noqa: E731
-    dense = jax.tree.map(lambda x: jnp.zeros((capacity, *x.shape), x.dtype), eqx.filter_eval_shape(step))
-    times = jnp.zeros(capacity, z0.dtype)
-    return eqx.tree_at(lambda st: st.log, state, Log(times, times, dense, jnp.asarray(0)), is_leaf=lambda x: x is None)
+    return restart(problem, method, state, capacity)
 
 
-def restart(problem: FlatProblem, method: Method, state: State) -> State:
-    """Choose the first step afresh: at the start, after a change of solver, of the end or of the loss's table."""
+def restart(problem: FlatProblem, method: Method, state: State, capacity: int) -> State:
+    """Choose the first step afresh, with an empty log: at the start, after a change of solver, end or table."""
     solver, controller = method.solver, method.controller
     s_end = jnp.maximum(method.s_end, state.s)
     s_next, controller_state = controller.init(
@@ -113,11 +108,20 @@ def restart(problem: FlatProblem, method: Method, state: State) -> State:
     halt = jnp.where(state.s >= s_end, int(Halt.END), int(Halt.RUNNING))
     found_all = method.stop_when_found & jnp.all(state.found.reached)
     new = (jnp.asarray(s_next, state.s.dtype), solver_state, jax.tree.map(jnp.asarray, controller_state))
-    return eqx.tree_at(
-        lambda st: (st.s_next, st.solver_state, st.controller_state, st.halt),
+    log = None
+    if capacity:
+        z = state.z
+        step = lambda: solver.step(TERM, state.s, s_next, z, problem, solver_state, made_jump=False)[2]  # noqa: E731
+        dense = jax.tree.map(lambda x: jnp.zeros((capacity, *x.shape), x.dtype), eqx.filter_eval_shape(step))
+        times = jnp.zeros(capacity, z.dtype)
+        log = Log(times, times, dense, jnp.asarray(0))
+    return dataclasses.replace(
         state,
-        (*new, jnp.where(found_all, int(Halt.FOUND), halt)),
-        is_leaf=lambda x: x is None,
+        s_next=new[0],
+        solver_state=new[1],
+        controller_state=new[2],
+        halt=jnp.where(found_all, int(Halt.FOUND), halt),
+        log=log,
     )
 
 
