@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -62,11 +64,27 @@ def _run_induction(config: IntegrateConfig, output: Output, leave: Callable[[], 
         loading = time.perf_counter() - started
         output.phase("tabulating the loss (kept for next time)")
         started = time.perf_counter()
+        load_ahead(config)
         loss = problem.population_loss()
         conditions = problem.milestones()
         table = time.perf_counter() - started
     traj, seconds = _solve(loss, params, conditions, config, output, leave)
     return Run(traj, {"load": loading, "table": table, **seconds}, problem, loss)
+
+
+def load_ahead(config: IntegrateConfig) -> None:
+    """Import what the outputs will need while XLA, which needs no Python, is busy."""
+    wanted = (["xarray", "h5netcdf"] if config.out else []) + (
+        ["gflow.plots", "matplotlib.backends.backend_agg"] if config.plot else []
+    )
+
+    def load() -> None:
+        for name in wanted:
+            # whatever is wrong with it is reported where it is used
+            with contextlib.suppress(ImportError):
+                importlib.import_module(name)
+
+    threading.Thread(target=load, daemon=True).start()
 
 
 def compare(finished: Run, config: IntegrateConfig, output: Output) -> None:

@@ -11,7 +11,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import xarray as xr
 from jaxtyping import PyTree
 
 from gflow.errors import InputError
@@ -43,8 +42,10 @@ def _key(key: Any) -> str:
     return str(getattr(key, "name", getattr(key, "key", getattr(key, "idx", key))))
 
 
-def to_dataset(trajectory: Trajectory) -> xr.Dataset:
+def to_dataset(trajectory: Trajectory) -> Any:
     """The trajectory as a dataset; `from_dataset` is its inverse."""
+    import xarray as xr  # a quarter of a second that a solve need not wait for
+
     trajectory.complete()
     data: dict[str, Any] = {}
     names = leaf_names(trajectory.initial)
@@ -136,6 +137,8 @@ def load(path: str | Path, *, like: PyTree = None, loss: Any = None) -> Trajecto
 
     Raises `InputError` when the file is missing, is no netCDF file, or was not written by gflow.
     """
+    import xarray as xr
+
     path = Path(path)
     if not path.is_file():
         raise InputError(f"{path}: there is no such file")
@@ -149,7 +152,7 @@ def load(path: str | Path, *, like: PyTree = None, loss: Any = None) -> Trajecto
     return from_dataset(dataset, like=like, loss=loss)
 
 
-def from_dataset(dataset: xr.Dataset, *, like: PyTree = None, loss: Any = None) -> Trajectory:
+def from_dataset(dataset: Any, *, like: PyTree = None, loss: Any = None) -> Trajectory:
     """The trajectory that `to_dataset` described."""
     from gflow.flows._trajectory import Trajectory
 
@@ -181,7 +184,7 @@ def from_dataset(dataset: xr.Dataset, *, like: PyTree = None, loss: Any = None) 
     return trajectory
 
 
-def _milestones(dataset: xr.Dataset) -> dict[str, Milestone]:
+def _milestones(dataset: Any) -> dict[str, Milestone]:
     if "milestone" not in dataset.coords:
         return {}
     found = {}
@@ -216,7 +219,7 @@ def _rebuild(kind: str, names: Sequence[str], leaves: Sequence[Any], like: PyTre
     return root
 
 
-def _restore(dataset: xr.Dataset, i: int, about: dict[str, Any], initial: PyTree, names: list[str]) -> DenseBlock:
+def _restore(dataset: Any, i: int, about: dict[str, Any], initial: PyTree, names: list[str]) -> DenseBlock:
     """One block's dense output."""
     moves = jax.tree.unflatten(jax.tree.structure(initial), [n in about["leaves"] for n in names])
     moving, frozen = eqx.partition(initial, moves)

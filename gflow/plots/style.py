@@ -49,8 +49,11 @@ def paper() -> Iterator[None]:
         yield
 
 
-def new_figure(height: float) -> Any:
-    """An empty figure of text width that no global list keeps; its settings are used when it is saved, too."""
+def new_figure(height: float, margins: dict[str, float] | None = None) -> Any:
+    """An empty figure of text width that no global list keeps; its settings are used when it is saved, too.
+
+    Fixed `margins` (as for `subplots_adjust`) save laying the figure out twice; without them it is fitted.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -63,7 +66,9 @@ def new_figure(height: float) -> Any:
                 kwargs.setdefault("dpi", 300)
                 super().savefig(fname, **kwargs)
 
-    figure = PaperFigure(figsize=(WIDTH, height), layout="constrained")
+    figure = PaperFigure(figsize=(WIDTH, height), layout=None if margins else "constrained")
+    if margins:
+        figure.subplots_adjust(**margins)
     FigureCanvasAgg(figure)
     return figure
 
