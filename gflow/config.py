@@ -20,7 +20,7 @@ _CHOICES = {
     "training": (("second-layer",), ("layerwise", "joint")),
     "evaluate": (("exact",), ("sampled",)),
     "model": (("induction",), ("markov",)),
-    "solver": (("auto", "tsit5", "dopri5", "dopri8", "rodas5p", "kvaerno3", "kvaerno5", "kencarp5"), ()),
+    "solver": (("auto", "tsit5", "dopri5", "dopri8", "rodas5p", "kvaerno3", "kvaerno5"), ()),
 }
 # limits by key: lowest, highest, is the lowest excluded, what the limit is about
 _LIMITS = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -37,7 +38,10 @@ class Run:
 
 def run(config: IntegrateConfig, output: Output, leave: Callable[[], None]) -> Run:
     """Integrate what `config` describes; `leave` is called before a phase with nothing to save is cut short."""
-    return _run_own(config, output, leave) if config.loss else _run_induction(config, output, leave)
+    if not config.loss:
+        return _run_induction(config, output, leave)
+    with contextlib.redirect_stdout(sys.stderr):  # what a user's loss prints is no part of the result
+        return _run_own(config, output, leave)
 
 
 def _run_induction(config: IntegrateConfig, output: Output, leave: Callable[[], None]) -> Run:

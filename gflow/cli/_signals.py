@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -31,6 +32,14 @@ def listen() -> None:
     def forward(number: int, frame: FrameType | None) -> None:
         signal.raise_signal(signal.SIGINT)
 
+    dropped = sys.unraisablehook
+
+    def unraisable(report: sys.UnraisableHookArgs) -> None:
+        # a KeyboardInterrupt dropped inside a callback is noted above, and raised again by `check`
+        if not isinstance(report.exc_value, KeyboardInterrupt):
+            dropped(report)
+
+    sys.unraisablehook = unraisable
     # a shell that starts a job in the background has SIGINT ignored, and means it
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, interrupt)

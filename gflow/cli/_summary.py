@@ -15,6 +15,8 @@ MEANING = {
     "T_III_of_initial": "induction loss at 1% of its start",
 }
 
+LABELS = {"not_reached_by_t1": "not by t1", "solver_stopped": "not reached"}  # of a milestone without a time
+
 
 def params_dict(params: Any, index: int | None = None) -> dict[str, Any]:
     """Parameters by name; a p11 that is not there is infinite, which JSON spells "inf"."""
@@ -70,7 +72,7 @@ def milestone_table(traj: Any, predictions: dict[str, Any]) -> str:
         guess = guess if isinstance(guess, int | float) and math.isfinite(guess) else None
         ratio = found.time / guess if found.time is not None and guess else None
         meaning = MEANING.get(name) or found.condition or ""
-        measured = found.status.replace("_", " ") if found.time is None else f"{found.time:.7g}"
+        measured = LABELS[found.status] if found.time is None else f"{found.time:.7g}"
         error = "-" if not found.error else f"{found.error:.1g}"
         rows.append((name, meaning, measured, error, _number(guess, 5), _number(ratio, 4)))
     return table(rows, left=2)

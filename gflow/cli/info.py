@@ -68,7 +68,7 @@ def _facts(clear: bool) -> dict[str, Any]:
         "devices": [f"{device.platform}: {device.device_kind}" for device in jax.devices()],
         "precision": facts["precision"],
         "xla_flags": facts["xla_flags"],
-        "cache": {"folder": str(root), "bytes": _size(root), "cleared_bytes": size - _size(root)},
+        "cache": {"folder": str(root), "bytes": _size(root), "cleared_bytes": max(size - _size(root), 0)},
         "source": facts["git"],
     }
 

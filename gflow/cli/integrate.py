@@ -75,9 +75,7 @@ def integrate(
     model: Annotated[str | None, _flag("--model", PROBLEM, "Which model. [default: induction]")] = None,
     solver: Annotated[
         str | None,
-        _flag(
-            "--solver", SOLVER, "auto, tsit5, dopri5, dopri8, rodas5p, kvaerno3, kvaerno5 or kencarp5. [default: auto]"
-        ),
+        _flag("--solver", SOLVER, "auto, tsit5, dopri5, dopri8, rodas5p, kvaerno3 or kvaerno5. [default: auto]"),
     ] = None,
     rtol: Annotated[float | None, _flag("--rtol", SOLVER, "Relative tolerance of a step. [default: 1e-9]")] = None,
     atol: Annotated[

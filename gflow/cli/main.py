@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -23,6 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         from gflow.cli._signals import listen
 
         listen()
+        warnings.showwarning = _one_line_warning
         status = run(words)
     except KeyboardInterrupt:  # while the command line itself was loading
         print("gflow: interrupted; nothing was saved", file=sys.stderr)
@@ -30,6 +32,11 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     if arguments is None:
         _leave(status)
     sys.exit(status)
+
+
+def _one_line_warning(message: Warning | str, *_: object, **__: object) -> None:
+    """A warning without the place in the code that gave it."""
+    print(f"gflow: note: {' '.join(str(message).split())}", file=sys.stderr)
 
 
 def _leave(status: int) -> NoReturn:

@@ -99,6 +99,7 @@ class BlockRun:
         self.stationary: StationaryPoint | None = None
         self.saddles: list[StationaryPoint] = []
         self.note = ""
+        self.remedy = ""  # where the status's own would mislead
         self._legs: list[Leg] = []
         self._logs: list[Log] = []
         self._looked_at = -np.inf
@@ -162,7 +163,12 @@ class BlockRun:
         if halt == Halt.FOUND:
             return Status.milestones_reached
         if halt == Halt.STAGNATED:
-            self.note = f"at t = {self.time:.9g} a step no longer changes t at {self.z0.dtype.name} precision"
+            name = self.z0.dtype.name
+            self.note = f"at t = {self.time:.9g} a step no longer changes t at {name} precision"
+            if self.time - self.t0 > 1e4 * float(np.finfo(name).eps) * abs(self.time):
+                # t is small enough for its digits: it is the flow that has become infinitely fast
+                self.note += f", after the loss fell to {float(self.summary.loss):.4g}: the flow seems to blow up there"
+                self.remedy = "check that the loss is bounded below and smooth; end before that time with t1"
             return Status.stagnated
         if halt == Halt.NON_FINITE:
             self.note = f"no finite step exists from t = {self.time:.9g}"
@@ -191,7 +197,8 @@ class BlockRun:
         if point.kind == "minimum":
             return Status.converged
         if point.kind == "saddle" and point.escape_time is None:
-            self.note = f"at t = {self.time:.9g} the flow sits exactly on a saddle; start from a generic point"
+            self.note = f"at t = {self.time:.9g} the flow sits exactly on a saddle, where the gradient is zero"
+            self.remedy = "start from a generic point"
             return Status.stagnated
         self._set(armed=False, halt=int(Halt.RUNNING))
         return None

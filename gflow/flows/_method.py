@@ -18,7 +18,6 @@ IMPLICIT = {
     "rodas5p": Rodas5P,
     "kvaerno3": diffrax.Kvaerno3,
     "kvaerno5": diffrax.Kvaerno5,
-    "kencarp5": diffrax.KenCarp5,
 }
 DEFAULT_RTOL = {"float64": 1e-9, "float32": 1e-5}
 

@@ -191,6 +191,7 @@ class FlowRun:
         parts = [text, *(run.note for run in self.runs if run.note)]
         if missing and status.ok:
             parts.append(f"never met: {', '.join(missing)}")
-        if status.remedy:
-            parts.append(f"what to do: {status.remedy}")
+        remedy = next((run.remedy for run in self.runs if run.remedy), status.remedy)
+        if remedy and not status.ok:
+            parts.append(f"what to do: {remedy}")
         return "; ".join(parts)

@@ -17,7 +17,9 @@ than w grows (rate g ~ w*^2 A_i^2/n): their ratio does not shrink with L. Derive
 
 from __future__ import annotations
 
+import itertools
 import math
+import warnings
 from typing import Any, Literal
 
 import jax
@@ -35,6 +37,9 @@ START = 1e-8  # of c: there the manifold is a straight line, and the growth rate
 @jax.jit
 def _sample(table: Any, ws: jax.Array) -> jax.Array:
     return jax.vmap(table.pair)(ws)
+
+
+MOST_CALLS = 20_000  # evaluations of the manifold's direction; a few hundred are usual
 
 
 class _Forces:
@@ -79,6 +84,10 @@ def lost_growth(induction: Any, sigma: float | int) -> float:
     return (K.amplitude * K.dK1 * gap - K.dK2 * v * gap + 0.25 * K.dK2 * gap * gap) / K.K2
 
 
+class _NoEscapeError(Exception):
+    """The unstable manifold does not lead to w = c in a reasonable number of steps."""
+
+
 def escape_times(
     induction: Any,
     parametrization: str,
@@ -103,7 +112,11 @@ def escape_times(
     w0 = START * forces.c
     slow = curve == "slow_manifold"
 
+    calls = itertools.count()
+
     def field(s: float, y: np.ndarray) -> list[float]:
+        if next(calls) > MOST_CALLS:
+            raise _NoEscapeError
         w = math.exp(s)
         v = forces.slow(w) if slow else float(y[1])
         relax, force = forces.pull(w, v)
@@ -121,15 +134,20 @@ def escape_times(
     if not below:
         return none
     start = (0.5 * math.log(w0) - math.log(sigma) + p * lost_growth(induction, sigma)) / rate
-    found = solve_ivp(
-        field,
-        (math.log(w0), math.log(forces.c * (1.0 - 1e-9))),
-        np.array([0.0, v_p + bend * w0]),
-        method="LSODA",
-        rtol=1e-9,
-        atol=[1e-9 / rate, 1e-12],
-        events=[excess(level) for level in below.values()],
-    )
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # LSODA's complaints: what it could not reach is reported as None
+            found = solve_ivp(
+                field,
+                (math.log(w0), math.log(forces.c * (1.0 - 1e-9))),
+                np.array([0.0, v_p + bend * w0]),
+                method="LSODA",
+                rtol=1e-9,
+                atol=[1e-9 / rate, 1e-12],
+                events=[excess(level) for level in below.values()],
+            )
+    except _NoEscapeError:
+        return none
     assert found.t_events is not None
     assert found.y_events is not None
     times = [float(start + y[0][0]) if len(y) else None for y in found.y_events]

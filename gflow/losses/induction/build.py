@@ -140,7 +140,7 @@ def _until_resolved(student: StudentOverlap, L: float, w_star: float, lo: float,
 def _too_inaccurate(L: float, w_star: float, error: float) -> TableError:
     return TableError(
         f"overlap table at L={L:g}, w_star={w_star:g} has a relative error of {error:.1e}, the limit is "
-        f"{LARGEST_ERROR:.0e}; use a smaller w_star, or the sampled loss"
+        f"{LARGEST_ERROR:.0e}; use a smaller w_star or d, or a larger L"
     )
 
 
