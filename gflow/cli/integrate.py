@@ -77,7 +77,7 @@ def integrate(
         str | None,
         _flag("--solver", SOLVER, "auto, tsit5, dopri5, dopri8, rodas5p, kvaerno3 or kvaerno5. [default: auto]"),
     ] = None,
-    rtol: Annotated[float | None, _flag("--rtol", SOLVER, "Relative tolerance of a step. [default: 1e-9]")] = None,
+    rtol: Annotated[float | None, _flag("--rtol", SOLVER, "Relative tolerance of a step. [default: 3e-9]")] = None,
     atol: Annotated[
         float | None, _flag("--atol", SOLVER, "Absolute tolerance. [default: rtol times the initial values]")
     ] = None,

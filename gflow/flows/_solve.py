@@ -55,7 +55,7 @@ def solve(
     - `milestones`: name -> `Below`, `Above` or `Crosses`; each is found to the solver's accuracy.
     - `solver`: "auto" (explicit Dopri8, changing to Rodas5P where stability limits its steps), "tsit5", "dopri5",
       "dopri8", "rodas5p", "kvaerno3", "kvaerno5", or a diffrax solver instance.
-    - `rtol`: relative tolerance per step, 1e-9 in float64 and 1e-5 in float32 by default. `atol`: absolute tolerance,
+    - `rtol`: relative tolerance per step, 3e-9 in float64 and 1e-5 in float32 by default. `atol`: absolute tolerance,
       a number or a PyTree; by default rtol times the size of each leaf's initial value.
     - `max_steps`: steps tried per independent block of the loss.
     - `save`: None for every accepted step, an array of times, or `LogSpaced(n)`. `at(t)` gives any other time.
