@@ -55,21 +55,7 @@ class OverlapTable(eqx.Module):
 
     def pair(self, w: Float[Array, ""]) -> Float[Array, "2"]:
         """(K1(w), K2(w)); NaN outside the domain, with NaN derivatives."""
-        m = self.cells.shape[0]
-        # the factor, not a branch, carries the NaN: so derivatives are NaN as well
-        inside = jnp.where((w >= self.lo) & (w <= self.hi), 1.0, jnp.nan).astype(self.cells.dtype)
-        position = (w - self.lo) * (m / (self.hi - self.lo))
-        index = jnp.clip(jnp.floor(jax.lax.stop_gradient(position)).astype(jnp.int32), 0, m - 1)
-        t = (2.0 * (position - index.astype(position.dtype)) - 1.0) * inside
-
-        def take(cells: Array) -> Array:
-            return jax.lax.dynamic_index_in_dim(cells, index, keepdims=False)
-
-        row = _attach(take(self.cells), take(self.cells_L), take(self.cells_c), self.L, self.c)
-        value = row[:, -1]
-        for k in range(row.shape[1] - 2, -1, -1):
-            value = value * t + row[:, k]
-        return value
+        return _pair(self, w)
 
     def target(self, w: Float[Array, ""]) -> Float[Array, ""]:
         """K1(w) = K(w, c): overlap of the student with the target."""
@@ -88,3 +74,24 @@ class OverlapTable(eqx.Module):
         """True where w is inside with a margin; False asks for a larger table."""
         margin = MARGIN * (self.hi - self.lo)
         return (w >= self.lo + margin) & (w <= self.hi - margin)
+
+
+# a program of its own: what evaluates a table outside a compiled function (plateaus, predictions) then loads one, not
+# one for each operation, and what is compiled traces it once
+@eqx.filter_jit
+def _pair(table: OverlapTable, w: Float[Array, ""]) -> Float[Array, "2"]:
+    m = table.cells.shape[0]
+    # the factor, not a branch, carries the NaN: so derivatives are NaN as well
+    inside = jnp.where((w >= table.lo) & (w <= table.hi), 1.0, jnp.nan).astype(table.cells.dtype)
+    position = (w - table.lo) * (m / (table.hi - table.lo))
+    index = jnp.clip(jnp.floor(jax.lax.stop_gradient(position)).astype(jnp.int32), 0, m - 1)
+    t = (2.0 * (position - index.astype(position.dtype)) - 1.0) * inside
+
+    def take(cells: Array) -> Array:
+        return jax.lax.dynamic_index_in_dim(cells, index, keepdims=False)
+
+    row = _attach(take(table.cells), take(table.cells_L), take(table.cells_c), table.L, table.c)
+    value = row[:, -1]
+    for k in range(row.shape[1] - 2, -1, -1):
+        value = value * t + row[:, k]
+    return value
