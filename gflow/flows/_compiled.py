@@ -97,6 +97,7 @@ def _summarise(problem: FlatProblem, method: Method, state: State) -> Summary:
 def advance_block(
     problem: FlatProblem, watch: Watch, method: Method, state: State, budget: Any
 ) -> tuple[State, Summary]:
+    """Step on by at most `budget` steps; the new state, and what the host wants to know of it."""
     state = definite(segment(problem, watch, method, state, budget))
     return state, _summarise(problem, method, state)
 
