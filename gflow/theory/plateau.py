@@ -18,6 +18,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gflow.losses.induction import problem
+
 # d log(logit weight)/dt = POWER * F(w), and dw/dt = 2 POWER w F(w), for w = u^2 with u = wK = wQ or wKQ
 POWER = {"untied": 1.0, "tied": 2.0}
 
@@ -61,14 +63,12 @@ def A_i(alpha_star: float | int) -> float:
 
 def v_plateau(induction: Any) -> float:
     """`v_p = A_i K1(0)/K2(0)`: the value of v2 on the plateau (derived, docs/theory.md)."""
-    K = overlaps(induction)
-    return K.amplitude * K.K1 / K.K2
+    return float(problem.v_plateau(induction))
 
 
 def plateau_level(induction: Any) -> float:
     """`plateau = 1/2 A_i^2 [K(c,c) - K1(0)^2/K2(0)]`: where Loss_IH waits (derived, docs/theory.md)."""
-    K = overlaps(induction)
-    return 0.5 * K.amplitude**2 * (K.kcc - K.K1**2 / K.K2)
+    return float(problem.plateau(induction))
 
 
 def zero_output_level(induction: Any) -> float:

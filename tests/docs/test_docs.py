@@ -59,7 +59,8 @@ def test_shell_lines_parse(page: str) -> None:
 
     for words in _commands(page):
         if not {"--help", "--version"} & set(words):
-            app.parse_args(words, exit_on_error=False, print_error=False)
+            command, *_ = app.parse_args(words, exit_on_error=False, print_error=False)
+            assert callable(command)
 
 
 def test_settings_files_are_accepted(tmp_path: Path) -> None:
