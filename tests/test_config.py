@@ -88,9 +88,31 @@ CASE_20 = {
     "tokens = {values = [1, true], probabilities = [0.5, 0.5]}": ["tokens.values", "boolean"],
     "tokens = {value = [1], probabilities = [1]}": ["did you mean 'values'"],
     "tokens = 'uniform'\nd = 2": ["d = 2", "gaussian"],
-    "training = 'joint'": ["training = 'joint'", "not available yet", "second-layer"],
-    "training = 'layerwise'": ["not available yet", "second-layer"],
-    "evaluate = 'sampled'": ["not available yet", "exact"],
+    "training = 'joined'": ["did you mean 'joint'"],
+    "training = 3": ["training = 3", "layerwise"],
+    "training = 'joint'\nL = 40.5": ["L = 40.5", "training = 'joint'", "whole", "give L = 40"],
+    "training = 'layerwise'\nL = 99.7": ["L = 99.7", "training = 'layerwise'", "give L = 100"],
+    "evaluate = 'sampled'\nL = 8.5": ["L = 8.5", "evaluate = 'sampled'"],
+    "evaluate = 'sample'": ["did you mean 'sampled'"],
+    "p11_until = 3": ["p11_until = 3", "add training = 'layerwise'", "leave p11_until out"],
+    "training = 'joint'\nstage1_t1 = 10": ["stage1_t1 = 10", "training = 'joint'", "add training = 'layerwise'"],
+    "p11_after = 'infinite'": ["p11_after = 'infinite'", "add training = 'layerwise'"],
+    "training = 'layerwise'\np11_after = 'infinit'": ["did you mean 'infinite'"],
+    "training = 'layerwise'\np11_until = 0": ["p11_until = 0", "> 0"],
+    "training = 'layerwise'\np11_until = inf": ["p11_until = inf", "finite"],
+    "training = 'layerwise'\nstage1_t1 = 0": ["stage1_t1 = 0", "> 0"],
+    "samples = 4096": ["samples = 4096", "add evaluate = 'sampled'"],
+    "scrambles = 8": ["scrambles = 8", "add evaluate = 'sampled'"],
+    "accuracy = 0.01": ["accuracy = 0.01", "add evaluate = 'sampled'"],
+    "evaluate = 'sampled'\nsamples = 63": ["samples = 63", ">= 64", "67108864"],
+    "evaluate = 'sampled'\nsamples = 67108865": ["samples = 67108865", "<= 67108864"],
+    "evaluate = 'sampled'\nsamples = 100.5": ["samples = 100.5", "whole"],
+    "evaluate = 'sampled'\nscrambles = 1": ["scrambles = 1", ">= 2"],
+    "evaluate = 'sampled'\nscrambles = 65": ["scrambles = 65", "<= 64"],
+    "evaluate = 'sampled'\naccuracy = 0": ["accuracy = 0", "> 0"],
+    "evaluate = 'sampled'\naccuracy = 1": ["accuracy = 1", "< 1"],
+    "evaluate = 'sampled'\naccuracy = 0.1\nsamples = 128": ["samples = 128", "accuracy = 0.1", "keep one"],
+    "loss = 'a:b'\ninit = 'c.toml'\nsamples = 128": ["samples has no meaning"],
     "model = 'markov'": ["not available yet", "induction"],
     "solver = 'rk4'": ["solver = 'rk4'", "tsit5"],
     "loss = 'a:b'": ["init"],
@@ -157,7 +179,7 @@ def test_a_byte_order_mark_is_not_part_of_the_first_key(tmp_path: Path) -> None:
         (["--alpha-star", "-1"], "alpha_star = -1"),
         (["--d", "2.5"], "whole"),
         (["--alpha-sta", "1"], "--alpha-star"),
-        (["--training", "joint"], "not available yet"),
+        (["--model", "markov"], "not available yet"),
         (["--L"], "--L"),
         (["stray"], "stray"),
     ],
@@ -167,6 +189,25 @@ def test_case_20_the_same_for_flags(flags: list[str], part: str, capsys: pytest.
     err = capsys.readouterr().err
     assert part in err
     assert err.count("\n") == 1
+
+
+def test_stages_and_samples() -> None:
+    config = resolve({"training": "layerwise", "p11_until": 3, "p11-after": "reached"}, {"stage1_t1": 1e6})
+    assert (config.p11_until, config.stage1_t1, config.p11_after) == (3.0, 1e6, "reached")
+    config = resolve({"evaluate": "sampled", "samples": 2**26, "training": "joint"}, {"scrambles": 2})
+    assert (config.samples, config.scrambles, config.accuracy) == (67108864, 2, None)
+    assert IntegrateConfig().p11_after == "infinite"
+    with pytest.raises(InputError, match="scrambles = 4 has no meaning"):
+        IntegrateConfig(scrambles=4)
+
+
+def test_only_keys_that_mean_something_are_told() -> None:
+    told = IntegrateConfig().as_dict()
+    assert not {"loss", "init", "p11_until", "stage1_t1", "p11_after", "samples", "scrambles", "accuracy"} & set(told)
+    told = IntegrateConfig(training="layerwise", evaluate="sampled", accuracy=0.01).as_dict()
+    assert {"p11_until", "p11_after", "scrambles", "accuracy"} <= set(told)
+    # what is told is accepted again
+    assert resolve({k: v for k, v in told.items() if v is not None}, {}).as_dict() == told
 
 
 def test_limits_are_inclusive_where_they_say_so() -> None:

@@ -1,0 +1,8 @@
+"""Configurations of the commands as frozen dataclasses; every value is checked here, before JAX is loaded."""
+
+from gflow.config._checks import number
+from gflow.config._resolve import read_toml, resolve
+from gflow.config._rules import FiniteTokens
+from gflow.config.integrate import IntegrateConfig
+
+__all__ = ["FiniteTokens", "IntegrateConfig", "number", "read_toml", "resolve"]

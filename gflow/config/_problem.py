@@ -1,0 +1,46 @@
+"""The keys of the induction-head problem, the same for every command that has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gflow.config._checks import show
+from gflow.config._rules import Choice, FiniteTokens, Limit, Rule, token_law
+from gflow.errors import InputError
+
+PROBLEM_RULES: dict[str, Rule] = {
+    "L": Limit(4, 1e12, "the target needs at least 4 tokens"),
+    "alpha_star": Limit(0, 1e6, "alpha* weighs the 4-gram part, and at 0 there is none", open_below=True),
+    "w_star": Limit(0, 10, "w*^2 is the target's logit scale, and at 0 there is nothing to learn", open_below=True),
+    "sigma_init": Limit(1e-100, 10, "the flow starts from a small positive value; at 0 it never moves"),
+    "tokens": token_law,
+    "d": Limit(1, 4096, "tokens have d components", whole=True),
+    "parametrization": Choice(("untied", "tied", "merged")),
+    "evaluate": Choice(("exact", "sampled")),
+    "samples": Limit(64, 2**26, "fewer sequences say nothing, more do not fit", whole=True),
+    "scrambles": Limit(2, 64, "the standard error is that of independent scrambles", whole=True),
+    "accuracy": Limit(0, 1, "a relative standard error of the loss", open_below=True, open_above=True),
+    "seed": Limit(0, 2**63 - 1, "a seed is a non-negative integer", whole=True),
+}
+SAMPLED_KEYS = ("samples", "scrambles", "accuracy")
+
+
+def agree(config: Any) -> None:
+    """Cross checks of the problem's keys. Raises InputError."""
+    if config.d > 1 and config.tokens != "gaussian":
+        name = "finite" if isinstance(config.tokens, FiniteTokens) else config.tokens
+        raise InputError(f"d = {config.d} needs gaussian tokens, and tokens = {name}; give d = 1 or gaussian tokens")
+    if config.samples is not None and config.accuracy is not None:
+        raise InputError(
+            f"samples = {config.samples} and accuracy = {config.accuracy:g} exclude each other: "
+            "an accuracy decides how many samples it needs; keep one"
+        )
+
+
+def whole_length(config: Any, key: str) -> None:
+    """L must be whole for this value of `key`. Raises InputError."""
+    if int(config.L) != config.L:
+        raise InputError(
+            f"L = {show(config.L)} is not a whole number, which {key} = {getattr(config, key)!r} needs "
+            f"(a fraction has a meaning only for the exact loss at p11 = inf); give L = {round(config.L)}"
+        )

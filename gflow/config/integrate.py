@@ -1,0 +1,104 @@
+"""The configuration of `gflow integrate`."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar
+
+from gflow.config._base import Config
+from gflow.config._checks import show
+from gflow.config._problem import PROBLEM_RULES, SAMPLED_KEYS, agree, whole_length
+from gflow.config._rules import Choice, FiniteTokens, Limit, Rule, Text, flag
+from gflow.errors import InputError
+
+_STAGE_KEYS = ("p11_until", "stage1_t1", "p11_after")
+# what a user's own loss does not read
+_PROBLEM_KEYS = (
+    "L", "alpha_star", "w_star", "sigma_init", "tokens", "d", "parametrization", "training", "evaluate", "model",
+    *_STAGE_KEYS, *SAMPLED_KEYS,
+)  # fmt: skip
+_EXAMPLES = {"loss": "module:function", "init": "init.toml"}
+
+
+@dataclasses.dataclass(frozen=True)
+class IntegrateConfig(Config):
+    """One trajectory: the problem, the policy of the solver, the outputs. Construction checks every value.
+
+    Names are those of the flags with `_` for `-`. `None` leaves a choice to `solve`, or to the command. Stage I of
+    layerwise training ends when p11 reaches `p11_until`, or at the time `stage1_t1`; in stage II p11 is infinite, or
+    stays where it is ("reached"). Raises InputError: one line that names the value, the limit and the way out.
+    """
+
+    L: float = 40.0
+    alpha_star: float = 1.0
+    w_star: float = 0.49
+    sigma_init: float = 1e-2
+    tokens: str | FiniteTokens = "gaussian"
+    d: int = 1
+    parametrization: str = "untied"
+    training: str = "second-layer"
+    p11_until: float | None = None
+    stage1_t1: float | None = None
+    p11_after: str = "infinite"
+    evaluate: str = "exact"
+    samples: int | None = None
+    scrambles: int = 8
+    accuracy: float | None = None
+    model: str = "induction"
+    solver: str = "auto"
+    rtol: float | None = None
+    atol: float | None = None
+    t1: float | None = None
+    max_steps: int | None = None
+    seed: int = 0
+    loss: str | None = None
+    init: str | None = None
+    out: str | None = None
+    plot: str | None = None
+    overwrite: bool = False
+
+    rules: ClassVar[dict[str, Rule]] = PROBLEM_RULES | {
+        "training": Choice(("second-layer", "layerwise", "joint")),
+        "p11_until": Limit(0, 1e3, "the first layer attends to one token once p11 is a few units", open_below=True),
+        "stage1_t1": Limit(0, 1e300, "stage I starts at t = 0 and ends later", open_below=True),
+        "p11_after": Choice(("infinite", "reached")),
+        "model": Choice(("induction",), ("markov",)),
+        "solver": Choice(("auto", "tsit5", "dopri5", "dopri8", "rodas5p", "kvaerno3", "kvaerno5")),
+        "rtol": Limit(1e-14, 0.1, "a tolerance below the rounding error cannot be met"),
+        "atol": Limit(0, 1, "a tolerance is positive", open_below=True),
+        "t1": Limit(0, 1e300, "the flow starts at t = 0"),
+        "max_steps": Limit(1, 10**9, "a solve takes at least one step", whole=True),
+        "loss": Text(_EXAMPLES["loss"]),
+        "init": Text(_EXAMPLES["init"]),
+        "out": Text("run.nc", (".nc",)),
+        "plot": Text("run.png", (".png", ".pdf", ".svg")),
+        "overwrite": flag,
+    }
+    conditional: ClassVar[dict[tuple[str, str], tuple[str, ...]]] = {
+        ("training", "layerwise"): _STAGE_KEYS,
+        ("evaluate", "sampled"): SAMPLED_KEYS,
+    }
+
+    def _agree(self) -> None:
+        agree(self)
+        if self.training != "second-layer":
+            whole_length(self, "training")
+        if self.evaluate == "sampled":
+            whole_length(self, "evaluate")
+        if (self.loss is None) != (self.init is None):
+            have, lack = ("loss", "init") if self.init is None else ("init", "loss")
+            raise InputError(f"{have} = {show(getattr(self, have))} needs {lack} too; add {lack} = {_EXAMPLES[lack]!r}")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, fit for JSON and for a TOML file (there, without the None's); keys that mean something."""
+        unread = ("loss", "init") if self.loss is None else _PROBLEM_KEYS
+        return {key: value for key, value in super().as_dict().items() if key not in unread}
+
+    @classmethod
+    def from_given(cls, given: Any) -> IntegrateConfig:
+        """As for every configuration; a loss of the user's own leaves the keys of the problem without a meaning."""
+        if given.get("loss") is not None:
+            unread = [key for key in _PROBLEM_KEYS if key in given]
+            if unread:
+                raise InputError(f"{unread[0]} has no meaning for the loss {show(given['loss'])}; leave it out")
+        return super().from_given(given)
