@@ -2,8 +2,15 @@
 
 from gflow.losses.induction.build import Resolution as Resolution, build_table as build_table, make_table as make_table
 from gflow.losses.induction.exact import InductionHeadLoss as InductionHeadLoss, PopulationLoss as PopulationLoss
+from gflow.losses.induction.forward import (
+    first_layer as first_layer,
+    model_output as model_output,
+    sequence_losses as sequence_losses,
+    target_output as target_output,
+)
 from gflow.losses.induction.fourgram import FourgramLoss as FourgramLoss
 from gflow.losses.induction.params import (
+    MatrixParams as MatrixParams,
     MergedParams as MergedParams,
     TiedParams as TiedParams,
     UntiedParams as UntiedParams,

@@ -12,6 +12,8 @@ from gflow.flows import register_params
 Scalars = Float[Array, "*batch"] | Float[np.ndarray, "*batch"] | np.floating | float
 Leaf = Scalars | None  # None: it belongs to another block, or p11 is infinite and not part of the integrated state
 
+Matrix = Float[Array, "*batch d d"] | Float[np.ndarray, "*batch d d"] | None
+
 
 @register_params
 class UntiedParams(eqx.Module):
@@ -60,6 +62,23 @@ class MergedParams(eqx.Module):
     def logit_scale(self) -> Scalars:
         """w."""
         return self.w  # pyright: ignore[reportReturnType]
+
+
+@register_params
+class MatrixParams(eqx.Module):
+    """The model with full matrices on d-dimensional tokens: logit of key k is `(WQ x_L) . (WK y_{k+1})`.
+
+    `out_1 = V1 sum_k a_k y_{k+1}` (position attention, p21), `out_2 = V2 sum_k softmax_k(logit_k) x_{k+1}`. Leaves:
+    p21 and p11 as in `UntiedParams`; V1, V2, WK, WQ [d, d]. The isotropic model is V = v I, WK = wK I, WQ = wQ I.
+    Source: MATH section 6, "General matrices".
+    """
+
+    p21: Leaf
+    V1: Matrix
+    V2: Matrix
+    WK: Matrix
+    WQ: Matrix
+    p11: Leaf = None
 
 
 InductionParams = UntiedParams | TiedParams | MergedParams
