@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import ClassVar
+
 import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Float
@@ -11,6 +14,8 @@ from gflow.flows import register_params
 # a leaf may be a numpy array or number (trajectories that come from a file) as well as a JAX array
 Scalars = Float[Array, "*batch"] | Float[np.ndarray, "*batch"] | np.floating | float
 Leaf = Scalars | None  # None: it belongs to another block, or p11 is infinite and not part of the integrated state
+# what None means along a path where other stages have the leaf
+ABSENT = {"p11": math.inf}
 
 Matrix = Float[Array, "*batch d d"] | Float[np.ndarray, "*batch d d"] | None
 
@@ -25,6 +30,7 @@ class UntiedParams(eqx.Module):
     wK: Leaf
     wQ: Leaf
     p11: Leaf = None
+    absent: ClassVar[dict[str, float]] = ABSENT
 
     @property
     def logit_scale(self) -> Scalars:
@@ -41,6 +47,7 @@ class TiedParams(eqx.Module):
     v2: Leaf
     wKQ: Leaf
     p11: Leaf = None
+    absent: ClassVar[dict[str, float]] = ABSENT
 
     @property
     def logit_scale(self) -> Scalars:
@@ -57,6 +64,7 @@ class MergedParams(eqx.Module):
     v2: Leaf
     w: Leaf
     p11: Leaf = None
+    absent: ClassVar[dict[str, float]] = ABSENT
 
     @property
     def logit_scale(self) -> Scalars:
@@ -79,6 +87,7 @@ class MatrixParams(eqx.Module):
     WK: Matrix
     WQ: Matrix
     p11: Leaf = None
+    absent: ClassVar[dict[str, float]] = ABSENT
 
 
 InductionParams = UntiedParams | TiedParams | MergedParams
