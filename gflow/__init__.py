@@ -33,6 +33,9 @@ _HOMES = {
     "solve": "gflow.flows",
     "load": "gflow.flows",
     "Trajectory": "gflow.flows",
+    "Stage": "gflow.flows",
+    "solve_stages": "gflow.flows",
+    "StagedTrajectory": "gflow.flows",
     "Status": "gflow.flows",
     "Below": "gflow.conditions",
     "Above": "gflow.conditions",
@@ -64,10 +67,13 @@ if TYPE_CHECKING:
     from gflow.flows import (
         Block as Block,
         GradientFlow as GradientFlow,
+        Stage as Stage,
+        StagedTrajectory as StagedTrajectory,
         Status as Status,
         Trajectory as Trajectory,
         load as load,
         solve as solve,
+        solve_stages as solve_stages,
     )
     from gflow.io.compilation import enable_compilation_cache as enable_compilation_cache
     from gflow.losses.induction import (

@@ -12,6 +12,8 @@ from gflow.flows._flow import GradientFlow as GradientFlow
 from gflow.flows._persist import load as load
 from gflow.flows._registry import register_params as register_params
 from gflow.flows._solve import solve as solve, stationary_point as stationary_point
+from gflow.flows._staged import StagedMilestone as StagedMilestone, StagedTrajectory as StagedTrajectory
+from gflow.flows._stages import Stage as Stage, solve_stages as solve_stages
 from gflow.flows._status import Milestone as Milestone, StationaryPoint as StationaryPoint, Status as Status
 from gflow.flows._traced import Endpoint as Endpoint, integrate as integrate
 from gflow.flows._trajectory import LogSpaced as LogSpaced, Trajectory as Trajectory

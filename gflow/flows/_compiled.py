@@ -41,7 +41,7 @@ class Launch(eqx.Module):
     marks: Marks
     solver: str | diffrax.AbstractSolver
     quiet: Any
-    stop_when_found: Any
+    stop_at: Any
 
 
 @eqx.filter_jit
@@ -52,7 +52,7 @@ def launch_block(
     la = launch
     problem, z0 = flat_problem(la.block, la.params, la.moves, la.shown, la.rates, la.chart, la.t0, la.rtol, la.atol)
     watch = make_watch(problem, la.marks, z0)
-    method = make_method(la.solver, la.rtol, problem.solver_time(t1), la.quiet, la.stop_when_found)
+    method = make_method(la.solver, la.rtol, problem.solver_time(t1), la.quiet, la.stop_at)
     state = begin(problem, watch, method, problem.solver_time(problem.t0), z0, capacity)
     return definite((problem, watch, method, state, z0, problem.velocity(z0)))
 

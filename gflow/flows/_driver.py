@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import equinox as eqx
@@ -24,6 +24,7 @@ from gflow.flows._interrupt import Interrupt
 from gflow.flows._method import is_explicit, make_method, stability_limit
 from gflow.flows._pace import Pace
 from gflow.flows._problem import FlatProblem
+from gflow.flows._report import block_milestones, progress_line
 from gflow.flows._segment import Halt, Log, Method, State
 from gflow.flows._stationary import classify
 from gflow.flows._status import Milestone, StationaryPoint, Status
@@ -92,7 +93,7 @@ class BlockRun:
             marks=make_marks(list(self.conditions.values()), block.loss),
             solver=policy.solver,
             quiet=number(0.0),
-            stop_when_found=np.asarray(False),
+            stop_at=np.zeros(len(self.conditions), bool),
         )
         self._pace = Pace(jax.tree.structure(self._launch))
         self.started = False
@@ -103,27 +104,29 @@ class BlockRun:
         self._legs: list[Leg] = []
         self._logs: list[Log] = []
         self._looked_at = -np.inf
+        self._stop = np.zeros(len(self.conditions), bool)  # the milestones at the last of which it ends
 
     def advance(
         self,
         t1: float | None,
-        stop_when_found: bool,
+        stop: Collection[str],
         max_steps: int,
         interrupt: Interrupt,
         progress: Callable[[dict[str, Any]], None] | None,
         settle: bool = True,
     ) -> Status:
-        """Integrate on: to t1 exactly, to the last milestone, or (`settle`) to rest, whichever comes first."""
+        """Integrate on: to t1, to the last of the milestones `stop`, or (`settle`) to rest, whichever comes first."""
+        self._stop = np.array([name in stop for name in self.conditions], bool)
         quiet = self.settle if settle else 0.0
         end = np.asarray(np.inf if t1 is None else t1, self.dtype)
         if self.started:
             self._close_leg()
             s_end = self.problem.solver_time(jnp.asarray(end))
             solver = "rodas5p" if self._stability_limited(s_end) else self.method.solver
-            self.method = make_method(solver, self.rtol, s_end, quiet, stop_when_found)
+            self.method = make_method(solver, self.rtol, s_end, quiet, self._stop)
             self.state = resume_block(self.problem, self.watch, self.method, self.state, CAPACITY)
         else:
-            self._begin(end, quiet, stop_when_found)
+            self._begin(end, quiet)
         while True:
             started = time.perf_counter()
             # decisions fall at whole multiples of CAPACITY steps: how fast the machine is must not change the result
@@ -136,7 +139,7 @@ class BlockRun:
             self._pace.record(self.steps - before, time.perf_counter() - started)
             self._logs.append(self.state.log)  # pyright: ignore[reportArgumentType]
             if progress is not None:
-                progress(self.report())
+                progress(progress_line(self.name, self.conditions, self.summary))
             ended = self._ended(halt)
             if ended is not None:
                 return ended
@@ -145,8 +148,8 @@ class BlockRun:
             if self.steps >= max_steps:
                 return Status.max_steps
 
-    def _begin(self, end: np.ndarray, quiet: float, stop: bool) -> None:
-        numbers = {"quiet": np.asarray(quiet, self.dtype), "stop_when_found": np.asarray(stop)}
+    def _begin(self, end: np.ndarray, quiet: float) -> None:
+        numbers = {"quiet": np.asarray(quiet, self.dtype), "stop_at": self._stop}
         made = launch_block(dataclasses.replace(self._launch, **numbers), end, CAPACITY)
         self.problem, self.watch, self.method, self.state, self.z0, velocity = made
         loss, velocity = jax.device_get((self.state.loss, velocity))
@@ -222,9 +225,8 @@ class BlockRun:
     def _change_solver(self, name: str) -> None:
         self._close_leg()
         old = self.method
-        method = make_method(name, self.rtol, old.s_end, float(old.quiet), bool(old.stop_when_found))
-        self.method = method
-        self.state = resume_block(self.problem, self.watch, method, self.state, CAPACITY)
+        self.method = make_method(name, self.rtol, old.s_end, float(old.quiet), self._stop)
+        self.state = resume_block(self.problem, self.watch, self.method, self.state, CAPACITY)
 
     def _grow(self) -> None:
         """Replace the loss, and every watched function with a table of its own, by one on a larger domain."""
@@ -248,37 +250,21 @@ class BlockRun:
 
     def milestones(self, t1: float | None, ended: Status) -> dict[str, Milestone]:
         """What is known of this block's milestones."""
-        summary, out = self.summary, {}
         if not self.conditions:
-            return out
-        levels, gaps, signs = jax.device_get((self.watch.level, self.state.found.gap, self.watch.sign))
-        for i, (name, condition) in enumerate(self.conditions.items()):
-            level = float(levels[i])
-            text = f"{condition.word} {level:.6g}"
-            if bool(summary.reached[i]):
-                time = float(summary.times[i])
-                reason = "already true at the start" if time == self.t0 else "found on the solution"
-                out[name] = Milestone(time, float(summary.errors[i]), "tolerance", "reached", reason, level, text)
-                continue
-            kind = "not_reached_by_t1" if t1 is not None and ended is Status.reached_t1 else "solver_stopped"
-            value = level + float(gaps[i] * signs[i])
-            why = {Status.reached_t1: "the run ended", Status.converged: "the flow came to rest in a minimum"}
-            reason = (
-                f"{why.get(ended, ended.value)} at t = {self.time:.6g} with the value {value:.6g}, level {level:.6g}"
-            )
-            out[name] = Milestone(None, None, "", kind, reason, level, text)
-        return out
+            return {}
+        watched = jax.device_get((self.watch.level, self.state.found.gap, self.watch.sign))
+        return block_milestones(self.conditions, self.summary, watched, self.t0, t1, ended)
 
     def dense(self) -> DenseBlock:
         """The path so far."""
         if not self.started:  # interrupted before its first step
-            self._begin(np.asarray(np.inf, self.dtype), 0.0, False)
+            self._begin(np.asarray(np.inf, self.dtype), 0.0)
         self._close_leg()
         return DenseBlock(self.problem, np.asarray(self.z0), self._legs)
 
     def last_milestone(self) -> float:
-        """Flow time of the latest milestone found."""
-        return float(np.max(self.summary.times))
+        """Flow time of the last of the milestones that ended the block."""
+        return float(np.max(self.summary.times[self._stop]))
 
     @property
     def time(self) -> float:
@@ -298,15 +284,3 @@ class BlockRun:
     def loss_rise(self) -> float:
         """Largest increase of the loss over one step."""
         return float(self.summary.loss_rise) if self.started else 0.0
-
-    def report(self) -> dict[str, Any]:
-        """Where it stands, for a progress line."""
-        names = [n for n, hit in zip(self.conditions, self.summary.reached, strict=True) if hit]
-        return {
-            "block": self.name,
-            "t": self.time,
-            "loss": float(self.summary.loss),
-            "steps": self.steps,
-            "found": names,
-            "wanted": len(self.conditions),
-        }

@@ -15,6 +15,7 @@ from jaxtyping import PyTree
 from gflow.errors import InputError
 from gflow.flows._blocks import leaf_mask
 from gflow.flows._charts import AbstractChart
+from gflow.flows._clocks import AbstractClock
 
 
 class GradientFlow(eqx.Module):
@@ -26,6 +27,8 @@ class GradientFlow(eqx.Module):
     - `trainable`: which leaves move: None for all, a selector `lambda p: (p.wK, p.wQ)`, or a PyTree of bools.
     - `rates`: positive learning rates, one number, or a PyTree of numbers like (or a prefix of) the parameters.
     - `chart`: coordinates to integrate in (`LogChart`, `ScaledChart`, your own `AbstractChart`); the metric is kept.
+    - `clock`: the time scale of the steps, `LogClock(1.0)` for a run over many decades; by default plain time, or what
+      the loss's `blocks()` ask for. It changes the steps, never the trajectory.
 
     Raises `InputError` when `trainable` selects nothing or a rate is not a positive number.
     """
@@ -34,6 +37,7 @@ class GradientFlow(eqx.Module):
     trainable: Any = None
     rates: Any = None
     chart: AbstractChart | None = None
+    clock: AbstractClock | None = None
 
     def __check_init__(self) -> None:
         if not callable(self.loss):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -63,11 +64,12 @@ def check_loss(problem: FlatProblem, z0: jax.Array) -> None:
 
 
 def make_blocks(flow: GradientFlow) -> tuple[Block, ...]:
-    """The independent blocks of the flow: the loss's own, or one holding everything."""
+    """The independent blocks of the flow: the loss's own, or one holding everything. A clock of the flow's own wins."""
     blocks = getattr(flow.loss, "blocks", None)
     if blocks is None or flow.chart is not None:
-        return (Block(WHOLE, where=jax.tree.leaves, loss=flow.loss, clock=PlainClock()),)
-    return tuple(blocks())
+        clock = PlainClock() if flow.clock is None else flow.clock
+        return (Block(WHOLE, where=jax.tree.leaves, loss=flow.loss, clock=clock),)
+    return tuple(b if flow.clock is None else dataclasses.replace(b, clock=flow.clock) for b in blocks())
 
 
 def flat_problem(

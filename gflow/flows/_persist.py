@@ -75,11 +75,11 @@ def to_dataset(trajectory: Trajectory) -> Any:
         "params_type": type(trajectory.initial).__name__,
         "params_names": json.dumps(names),
         "blocks": json.dumps(blocks),
-        "stationary": json.dumps({k: _plain(vars(v)) for k, v in trajectory.stationary.items()}),
-        "saddles": json.dumps({k: [_plain(vars(p)) for p in v] for k, v in trajectory.saddles.items()}),
-        "stats": json.dumps(_plain(trajectory.stats)),
-        "seconds": json.dumps(_plain(trajectory.seconds)),
-        "provenance": json.dumps(_plain(trajectory.provenance)),
+        "stationary": json.dumps({k: plain(vars(v)) for k, v in trajectory.stationary.items()}),
+        "saddles": json.dumps({k: [plain(vars(p)) for p in v] for k, v in trajectory.saddles.items()}),
+        "stats": json.dumps(plain(trajectory.stats)),
+        "seconds": json.dumps(plain(trajectory.seconds)),
+        "provenance": json.dumps(plain(trajectory.provenance)),
     }
     coords = {"time": ("time", trajectory.ts, {"long_name": "flow time", "units": "1"}), "milestone": list(found)}
     return xr.Dataset(data, coords if found else {"time": coords["time"]}, attrs)
@@ -110,12 +110,12 @@ def _describe(block: DenseBlock, i: int, data: dict[str, Any]) -> dict[str, Any]
     }
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """JSON without NaN or infinity."""
     if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}
+        return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple | np.ndarray):
-        return [_plain(v) for v in value]
+        return [plain(v) for v in value]
     if isinstance(value, np.generic):
         value = value.item()
     return None if isinstance(value, float) and not np.isfinite(value) else value
@@ -129,14 +129,8 @@ def save(trajectory: Trajectory, path: str | Path, *, overwrite: bool = False) -
     return Path(path)
 
 
-def load(path: str | Path, *, like: PyTree = None, loss: Any = None) -> Trajectory:
-    """Read a trajectory that `save` wrote.
-
-    Parameters come back as the type they had if gflow knows it, as nested dicts and lists otherwise, or with the
-    structure of `like`. With the `loss` they were computed from, `losses_at` works at any time.
-
-    Raises `InputError` when the file is missing, is no netCDF file, or was not written by gflow.
-    """
+def read(path: str | Path) -> Any:
+    """The dataset of a file that gflow wrote, in memory. Raises `InputError` as `load` does."""
     import xarray as xr
 
     path = Path(path)
@@ -149,6 +143,25 @@ def load(path: str | Path, *, like: PyTree = None, loss: Any = None) -> Trajecto
         raise InputError(f"{path} is not a readable netCDF file: {error}".splitlines()[0]) from error
     if dataset.attrs.get("source") != "gflow" or dataset.attrs.get("format") != FORMAT:
         raise InputError(f"{path} is a netCDF file, but not a trajectory written by this version of gflow")
+    return dataset
+
+
+def load(path: str | Path, *, like: PyTree = None, loss: Any = None) -> Any:
+    """Read what `save` wrote: a `Trajectory`, or the `StagedTrajectory` of a schedule.
+
+    Parameters come back as the type they had if gflow knows it, as nested dicts and lists otherwise, or with the
+    structure of `like`. With the `loss` they were computed from, `losses_at` works at any time. For a schedule each of
+    the two may be a dict by name of the stage.
+
+    Raises `InputError` when the file is missing, is no netCDF file, or was not written by gflow.
+    """
+    dataset = read(path)
+    if "kind" in dataset.attrs:
+        raise InputError(f"{path} holds a {dataset.attrs['kind']}, not a flow; gflow.load reads both")
+    if "stages" in dataset.attrs:
+        from gflow.flows import _staged_persist
+
+        return _staged_persist.load(Path(path), dataset, like=like, loss=loss)
     return from_dataset(dataset, like=like, loss=loss)
 
 
@@ -158,7 +171,7 @@ def from_dataset(dataset: Any, *, like: PyTree = None, loss: Any = None) -> Traj
 
     attrs = dataset.attrs
     names = json.loads(attrs["params_names"])
-    initial = _rebuild(attrs["params_type"], names, [np.asarray(dataset[n])[0] for n in names], like)
+    initial = rebuild(attrs["params_type"], names, [np.asarray(dataset[n])[0] for n in names], like)
     about = json.loads(attrs["blocks"])
     blocks = None if None in about else [_restore(dataset, i, b, initial, names) for i, b in enumerate(about)]
     trajectory = Trajectory(
@@ -178,7 +191,7 @@ def from_dataset(dataset: Any, *, like: PyTree = None, loss: Any = None) -> Traj
     )
     trajectory.select(np.asarray(dataset["time"]))
     saved = [np.asarray(dataset[n]) for n in names]
-    trajectory.__dict__["params"] = _rebuild(attrs["params_type"], names, saved, like)
+    trajectory.__dict__["params"] = rebuild(attrs["params_type"], names, saved, like)
     losses = [str(n) for n in dataset.data_vars if str(n).startswith("loss_")]
     trajectory.losses_saved({n.removeprefix("loss_"): np.asarray(dataset[n]) for n in losses})
     return trajectory
@@ -199,7 +212,7 @@ def _milestones(dataset: Any) -> dict[str, Milestone]:
     return found
 
 
-def _rebuild(kind: str, names: Sequence[str], leaves: Sequence[Any], like: PyTree) -> PyTree:
+def rebuild(kind: str, names: Sequence[str], leaves: Sequence[Any], like: PyTree) -> PyTree:
     """Parameters from named leaves."""
     if like is not None:
         if leaf_names(like) != list(names):
@@ -236,6 +249,6 @@ def _restore(dataset: Any, i: int, about: dict[str, Any], initial: PyTree, names
         prefix = f"leg{j}_dense_"
         keys = [str(k).removeprefix(f"block{i}_{prefix}") for k in dataset.data_vars if f"block{i}_{prefix}" in str(k)]
         dense = {key: array(f"{prefix}{key}") for key in keys}
-        solver = make_method(_SOLVERS[name], 1e-3, jnp.asarray(0.0, z0.dtype), 0.0, False).solver
+        solver = make_method(_SOLVERS[name], 1e-3, jnp.asarray(0.0, z0.dtype), 0.0, np.zeros(0, bool)).solver
         legs.append(Leg(solver, array(f"leg{j}_s0"), array(f"leg{j}_s1"), dense))
     return DenseBlock(problem, z0, legs)

@@ -66,11 +66,6 @@ class FlatProblem(eqx.Module):
         """The block's parameters at z."""
         return eqx.combine(self.moving(z), self.frozen)
 
-    def flat(self, moving: PyTree) -> Float[Array, " m"]:
-        """z of the moving leaves."""
-        x = moving if self.chart is None else self.chart.to_chart(moving)
-        return self.coordinates.forward(self.layout.flatten(x))
-
     def loss_at(self, z: Float[Array, " m"]) -> Float[Array, ""]:
         """The block's loss at z."""
         return _loss(self, z)

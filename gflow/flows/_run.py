@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import diffrax
@@ -15,6 +15,7 @@ from gflow.flows._flow import GradientFlow
 from gflow.flows._initial import block_masks, make_blocks
 from gflow.flows._interrupt import Grace, Interrupt
 from gflow.flows._joint import locate
+from gflow.flows._report import cut
 from gflow.flows._status import Milestone, Status
 from gflow.flows._trajectory import Trajectory
 
@@ -35,6 +36,7 @@ class Policy:
     tail: float
     max_steps: int
     settle: float
+    until: str | None = None
 
 
 class FlowRun:
@@ -64,18 +66,25 @@ class FlowRun:
 
     def run(self, interrupt: Interrupt) -> Trajectory:
         """Run every block as far as the answer needs it; the rest of the path is filled in when it is asked for."""
-        t1 = self.policy.t1
+        t1, until = self.policy.t1, self.policy.until
         for run in self.runs:
+            if until is not None and until not in self.joint and until not in run.conditions:
+                continue  # the block that watches it decides how far the others go
             # without t1 a block stops at the last of its milestones; cross-block ones need the whole path
-            stop = t1 is None and bool(run.conditions) and not self.joint
+            stop: Collection[str] = run.conditions if t1 is None and not self.joint else ()
+            if until is not None:
+                stop = {until}
             if t1 is None and not stop and self.conditions and not self.joint:
                 continue
             self.status[run.name] = run.advance(t1, stop, self.policy.max_steps, interrupt, self.progress)
-        end = t1 if t1 is not None else self._common_end()
-        later = t1 is None and not self.joint and bool(self.conditions) and not interrupt.asked
+        end = t1 if t1 is not None and not self._met() else self._common_end()
+        later = t1 is None and until is None and not self.joint and bool(self.conditions) and not interrupt.asked
         if not later:
             end = self._catch_up(end, interrupt)
         found = self._milestones(end)
+        if until is not None and (when := found[until].time) is not None:
+            end = min(end, when)
+            found = cut(found, end, until)
         status = self._overall(found, interrupt)
         trajectory = Trajectory(
             flow=self._grown_flow(),
@@ -100,7 +109,7 @@ class FlowRun:
             done = self.status.get(run.name)
             if end <= run.time or done in FAILED:
                 continue
-            last = run.advance(end, False, self.policy.max_steps, patient, self.progress, settle=False)
+            last = run.advance(end, (), self.policy.max_steps, patient, self.progress, settle=False)
             # without t1, what ended the block first is why the run ended; going on only fills it up
             self.status[run.name] = last if self.policy.t1 is not None or done is None or last in FAILED else done
         short = [run.time for run in self.runs if run.time < end and self.status[run.name] in FAILED]
@@ -152,8 +161,12 @@ class FlowRun:
             end = end + self.policy.tail * (end - self.policy.t0)
         return end
 
+    def _met(self) -> bool:
+        """Whether a block ended with the milestone or milestones it was to end at."""
+        return Status.milestones_reached in self.status.values()
+
     def _milestones(self, end: float) -> dict[str, Milestone]:
-        t1 = self.policy.t1
+        t1 = None if self._met() else self.policy.t1
         found: dict[str, Milestone] = {}
         for run in self.runs:
             if run.name in self.status:
@@ -171,6 +184,9 @@ class FlowRun:
         for bad in FAILED:
             if bad in self.status.values():
                 return bad
+        until = self.policy.until
+        if until is not None and found[until].status == "reached":
+            return Status.milestones_reached
         if self.policy.t1 is not None:
             return Status.reached_t1
         if self.conditions and all(m.status == "reached" for m in found.values()):
@@ -180,7 +196,7 @@ class FlowRun:
     def _message(self, status: Status, end: float, found: dict[str, Milestone]) -> str:
         missing = [name for name, m in found.items() if m.status != "reached"]
         text = {
-            Status.milestones_reached: "every milestone was found",
+            Status.milestones_reached: f"{self.policy.until or 'every milestone'} was found",
             Status.converged: "the flow is at rest in a minimum",
             Status.reached_t1: "t1 was reached",
             Status.max_steps: f"max_steps ran out at t = {end:.6g}",

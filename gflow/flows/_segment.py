@@ -36,7 +36,7 @@ class Method(eqx.Module):
     controller: diffrax.PIDController
     s_end: Float[Array, ""]
     quiet: Float[Array, ""]  # stop when the loss would fall by less than this fraction of its fall so far; 0: never
-    stop_when_found: Bool[Array, ""]
+    stop_at: Bool[Array, " M"]  # stop when all of these milestones are found; none marked: never
 
 
 class Log(eqx.Module):
@@ -106,7 +106,7 @@ def restart(problem: FlatProblem, method: Method, state: State, capacity: int) -
     s_next = jnp.minimum(state.s + h, s_end)
     solver_state = solver.init(TERM, state.s, s_next, state.z, problem)
     halt = jnp.where(state.s >= s_end, int(Halt.END), int(Halt.RUNNING))
-    found_all = method.stop_when_found & jnp.all(state.found.reached)
+    found_all = _all_found(method, state.found, state.s)
     new = (jnp.asarray(s_next, state.s.dtype), solver_state, jax.tree.map(jnp.asarray, controller_state))
     log = None
     if capacity:
@@ -177,9 +177,7 @@ def _step(problem: FlatProblem, watch: Watch, method: Method, state: State) -> S
     halt = jnp.where(stuck, jnp.where(finite, int(Halt.STAGNATED), int(Halt.NON_FINITE)), halt)
     halt = jnp.where(keep & ~problem.inside(z1), int(Halt.DOMAIN), halt)
     halt = jnp.where(keep & (s1 >= method.s_end), int(Halt.END), halt)
-    # the last milestone may lie a hair beyond the step that landed on it: the path has to cover it
-    all_found = method.stop_when_found & jnp.all(found.reached) & (s >= jnp.max(found.s, initial=-jnp.inf))
-    halt = jnp.where(all_found, int(Halt.FOUND), halt)
+    halt = jnp.where(_all_found(method, found, s), int(Halt.FOUND), halt)
     return State(
         s=s,
         z=z,
@@ -198,6 +196,16 @@ def _step(problem: FlatProblem, watch: Watch, method: Method, state: State) -> S
         rejected=state.rejected + (~keep).astype(int),
         log=None if state.log is None else _write(state.log, s0, s1, dense, keep),
     )
+
+
+def _all_found(method: Method, found: Found, s: Float[Array, ""]) -> Bool[Array, ""]:
+    """Whether every milestone that the method stops at is found, and covered by the path up to s.
+
+    The last one may lie a hair beyond the step that landed on it.
+    """
+    wanted = method.stop_at
+    covered = s >= jnp.max(jnp.where(wanted, found.s, -jnp.inf), initial=-jnp.inf)
+    return jnp.any(wanted) & jnp.all(found.reached | ~wanted) & covered
 
 
 def _quietness(

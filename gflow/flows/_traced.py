@@ -9,6 +9,7 @@ import diffrax
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from gflow.conditions import Condition
@@ -71,7 +72,7 @@ def integrate(
         problem, z0 = flat_problem(block, params, moves, shown, rates, flow.chart, t0, tolerance, None)
         mine = {n: c for n, c in conditions.items() if len(blocks) == 1 or c.block == block.name}
         s_end = problem.solver_time(jnp.asarray(t1, z0.dtype))
-        method = make_method(solver, tolerance, s_end, 0.0, stop_when_found and bool(mine))
+        method = make_method(solver, tolerance, s_end, 0.0, np.full(len(mine), stop_when_found))
         watch = make_watch(problem, make_marks(list(mine.values()), block.loss), z0)
         state = begin(problem, watch, method, problem.solver_time(problem.t0), z0)
         state = segment(problem, watch, method, state, jnp.asarray(max_steps))

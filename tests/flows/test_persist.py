@@ -99,5 +99,5 @@ def test_a_single_array_and_a_chart_without_dense_output(tmp_path):
         again.at(1.0)
 
 
-def test_gflow_load_is_public():
-    assert gflow.load is load
+def test_gflow_load_is_public(trajectory, tmp_path):
+    assert repr(gflow.load(trajectory.save(tmp_path / "run.nc"))) == repr(trajectory)
