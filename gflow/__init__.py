@@ -31,12 +31,14 @@ _HOMES = {
     "GradientFlow": "gflow.flows",
     "Block": "gflow.flows",
     "solve": "gflow.flows",
-    "load": "gflow.flows",
+    "load": "gflow.results",
     "Trajectory": "gflow.flows",
     "Stage": "gflow.flows",
     "solve_stages": "gflow.flows",
     "StagedTrajectory": "gflow.flows",
     "Status": "gflow.flows",
+    "descend": "gflow.training",
+    "Descent": "gflow.training",
     "Below": "gflow.conditions",
     "Above": "gflow.conditions",
     "Crosses": "gflow.conditions",
@@ -71,7 +73,6 @@ if TYPE_CHECKING:
         StagedTrajectory as StagedTrajectory,
         Status as Status,
         Trajectory as Trajectory,
-        load as load,
         solve as solve,
         solve_stages as solve_stages,
     )
@@ -83,7 +84,9 @@ if TYPE_CHECKING:
         TiedParams as TiedParams,
         UntiedParams as UntiedParams,
     )
+    from gflow.results import load as load
     from gflow.tokens import TokenLaw as TokenLaw
+    from gflow.training import Descent as Descent, descend as descend
 
 
 def _use_float64() -> None:
