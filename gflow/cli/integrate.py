@@ -2,112 +2,57 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 import traceback
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from cyclopts import Group, Parameter
+from cyclopts import Group
 
 from gflow.cli import _run, _summary
-from gflow.cli._options import OUTPUT, Common
+from gflow.cli._options import PROBLEM, Common, OutputFlags, ProblemFlags, flag, given, whole
 from gflow.cli._output import Output
 from gflow.cli._signals import INTERRUPTED, unhurried
 from gflow.config import IntegrateConfig, read_toml, resolve
 from gflow.errors import GflowError
 from gflow.io.atomic import check_writable
 
-PROBLEM = Group("Problem", sort_key=10)
 SOLVER = Group("Solver", sort_key=20)
 OWN = Group("Your own loss", sort_key=30)
 
 
-def _flag(name: str, group: Group, text: str) -> Parameter:
-    return Parameter(name=name, group=group, help=text)
-
-
-def _whole(name: str, group: Group, text: str) -> Parameter:
-    return Parameter(name=name, group=group, help=text, converter=_integer)
-
-
-def _integer(type_: Any, tokens: Any) -> int:
-    """A whole number, which may be written 1e5; cyclopts' own conversion rounds 2.5 to 2 without a word."""
-    text = tokens[0].value
-    try:
-        return int(text)
-    except ValueError:
-        pass
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not value.is_integer():
-        raise ValueError(f'"{text}" is not a whole number.')
-    return int(value)
-
-
 def integrate(
     *,
-    config: Annotated[str | None, _flag("--config", PROBLEM, "Settings from a TOML file; flags override it.")] = None,
-    L: Annotated[float | None, _flag("--L", PROBLEM, "Sequence length, real and >= 4. [default: 40]")] = None,
-    alpha_star: Annotated[
-        float | None,
-        _flag("--alpha-star", PROBLEM, "Weight of the 4-gram part against the induction part. [default: 1]"),
-    ] = None,
-    w_star: Annotated[
-        float | None, _flag("--w-star", PROBLEM, "Square root of the target's logit scale. [default: 0.49]")
-    ] = None,
-    sigma_init: Annotated[
-        float | None, _flag("--sigma-init", PROBLEM, "Initial value of every parameter. [default: 0.01]")
-    ] = None,
-    tokens: Annotated[
-        str | None,
-        _flag("--tokens", PROBLEM, "gaussian, rademacher or uniform (a finite law: in TOML). [default: gaussian]"),
-    ] = None,
-    d: Annotated[int | None, _whole("--d", PROBLEM, "Dimension of a token. [default: 1]")] = None,
-    parametrization: Annotated[
-        str | None, _flag("--parametrization", PROBLEM, "untied, tied or merged. [default: untied]")
-    ] = None,
-    training: Annotated[str | None, _flag("--training", PROBLEM, "What is trained. [default: second-layer]")] = None,
-    evaluate: Annotated[str | None, _flag("--evaluate", PROBLEM, "How the loss is evaluated. [default: exact]")] = None,
-    model: Annotated[str | None, _flag("--model", PROBLEM, "Which model. [default: induction]")] = None,
+    config: Annotated[str | None, flag("--config", PROBLEM, "Settings from a TOML file; flags override it.")] = None,
+    problem: ProblemFlags = ProblemFlags(),  # noqa: B008 - frozen
+    model: Annotated[str | None, flag("--model", PROBLEM, "Which model. [default: induction]")] = None,
     solver: Annotated[
         str | None,
-        _flag("--solver", SOLVER, "auto, tsit5, dopri5, dopri8, rodas5p, kvaerno3 or kvaerno5. [default: auto]"),
+        flag("--solver", SOLVER, "auto, tsit5, dopri5, dopri8, rodas5p, kvaerno3 or kvaerno5. [default: auto]"),
     ] = None,
-    rtol: Annotated[float | None, _flag("--rtol", SOLVER, "Relative tolerance of a step. [default: 3e-9]")] = None,
+    rtol: Annotated[float | None, flag("--rtol", SOLVER, "Relative tolerance of a step. [default: 3e-9]")] = None,
     atol: Annotated[
-        float | None, _flag("--atol", SOLVER, "Absolute tolerance. [default: rtol times the initial values]")
+        float | None, flag("--atol", SOLVER, "Absolute tolerance. [default: rtol times the initial values]")
     ] = None,
-    t1: Annotated[float | None, _flag("--t1", SOLVER, "End exactly there. [default: after the last milestone]")] = None,
-    max_steps: Annotated[int | None, _whole("--max-steps", SOLVER, "Steps tried at most. [default: 1000000]")] = None,
-    seed: Annotated[
-        int | None, _whole("--seed", SOLVER, "Recorded; the exact loss uses no randomness. [default: 0]")
-    ] = None,
+    t1: Annotated[float | None, flag("--t1", SOLVER, "End exactly there. [default: after the last milestone]")] = None,
+    max_steps: Annotated[int | None, whole("--max-steps", SOLVER, "Steps tried at most. [default: 1000000]")] = None,
     loss: Annotated[
-        str | None, _flag("--loss", OWN, "module:function, a pure JAX function of a dictionary of arrays.")
+        str | None, flag("--loss", OWN, "module:function, a pure JAX function of a dictionary of arrays.")
     ] = None,
     init: Annotated[
-        str | None, _flag("--init", OWN, "TOML file of initial values, with an optional [milestones].")
+        str | None, flag("--init", OWN, "TOML file of initial values, with an optional [milestones].")
     ] = None,
-    out: Annotated[str | None, _flag("--out", OUTPUT, "Save the trajectory (.nc, netCDF).")] = None,
-    plot: Annotated[str | None, _flag("--plot", OUTPUT, "Draw it (.png, .pdf or .svg).")] = None,
-    overwrite: Annotated[
-        bool | None, Parameter(name="--overwrite", negative="", group=OUTPUT, help="Replace existing outputs.")
-    ] = None,
+    outputs: OutputFlags = OutputFlags(),  # noqa: B008 - frozen
     common: Common = Common(),  # noqa: B008 - frozen
 ) -> int:
     """Integrate one gradient flow and find its milestones.
 
     Without flags: L = 40, alpha* = 1, w* = 0.49, sigma_init = 0.01. Nothing is written unless --out or --plot names it.
     """
-    flags = {
-        "L": L, "alpha_star": alpha_star, "w_star": w_star, "sigma_init": sigma_init, "tokens": tokens, "d": d,
-        "parametrization": parametrization, "training": training, "evaluate": evaluate, "model": model,
-        "solver": solver, "rtol": rtol, "atol": atol, "t1": t1, "max_steps": max_steps, "seed": seed,
-        "loss": loss, "init": init, "out": out, "plot": plot, "overwrite": overwrite or None,
+    flags = given(problem, outputs) | {
+        "model": model, "solver": solver, "rtol": rtol, "atol": atol, "t1": t1, "max_steps": max_steps,
+        "loss": loss, "init": init,
     }  # fmt: skip
     settings = resolve(None if config is None else read_toml(config), flags, source=config or "")
     for path in (settings.out, settings.plot):
