@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from gflow.cli import _own
 from gflow.cli._output import Output, plain
+from gflow.cli._prepare import WORTH_KEEPING, compile_seconds, load_ahead, make_problem
 from gflow.cli._signals import check, prompt_exit
-from gflow.config import FiniteTokens, IntegrateConfig
+from gflow.config import IntegrateConfig
 from gflow.io.compilation import prefer_quick_compilation
 
 TAIL = 1.0  # how far a run goes on after its last milestone, in units of that milestone's time: shows the convergence
 BOUND_STATES = 256  # states along the run at which the loss's error bound is evaluated
-WORTH_KEEPING = 5.0  # seconds of integration for which a Ctrl-C waits, even if JAX is compiling just then
 
 
 @dataclasses.dataclass
@@ -52,18 +50,7 @@ def _run_induction(config: IntegrateConfig, output: Output, leave: Callable[[], 
 
         gflow.enable_compilation_cache()
         prefer_quick_compilation()
-        if isinstance(config.tokens, FiniteTokens):
-            law = gflow.tokens.finite(config.tokens.values, config.tokens.probabilities)
-        else:
-            law = gflow.tokens.from_name(config.tokens)
-        problem = gflow.InductionProblem(
-            L=config.L,
-            alpha_star=config.alpha_star,
-            w_star=config.w_star,
-            tokens=law,
-            d=config.d,
-            parametrization=config.parametrization,
-        )
+        problem = make_problem(config)
         params = problem.initial_params(config.sigma_init)
         loading = time.perf_counter() - started
         output.phase("tabulating the loss (kept for next time)")
@@ -74,21 +61,6 @@ def _run_induction(config: IntegrateConfig, output: Output, leave: Callable[[], 
         table = time.perf_counter() - started
     traj, seconds = _solve(loss, params, conditions, config, output, leave)
     return Run(traj, {"load": loading, "table": table, **seconds}, problem, loss)
-
-
-def load_ahead(config: IntegrateConfig) -> None:
-    """Import what the outputs will need while XLA, which needs no Python, is busy."""
-    wanted = (["xarray", "h5netcdf"] if config.out else []) + (
-        ["gflow.plots", "matplotlib.backends.backend_agg"] if config.plot else []
-    )
-
-    def load() -> None:
-        for name in wanted:
-            # whatever is wrong with it is reported where it is used
-            with contextlib.suppress(ImportError):
-                importlib.import_module(name)
-
-    threading.Thread(target=load, daemon=True).start()
 
 
 def compare(finished: Run, config: IntegrateConfig, output: Output) -> None:
@@ -159,7 +131,7 @@ def _solve(
     output.phase("integrating")
     started = time.perf_counter()
     # for its first steps the driver compiles for seconds: a signal then ends the process, and loses little
-    with _compile_seconds() as compiled, prompt_exit(leave) as guard:
+    with compile_seconds() as compiled, prompt_exit(leave) as guard:
         traj = gflow.solve(
             gflow.GradientFlow(loss),
             params,
@@ -173,24 +145,6 @@ def _solve(
     wall = time.perf_counter() - started
     traj.provenance.update(provenance(config.as_dict()))
     return traj, {"compile": min(compiled[0], wall), "solve": max(wall - compiled[0], 0.0)}
-
-
-@contextlib.contextmanager
-def _compile_seconds() -> Iterator[list[float]]:
-    """A list of one number: the seconds that JAX spends tracing, lowering and compiling (or loading) in the block."""
-    import jax.monitoring
-
-    total = [0.0]
-
-    def listen(event: str, duration_secs: float, **_: str | int) -> None:
-        if event.startswith("/jax/core/compile/"):
-            total[0] += duration_secs
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    try:
-        yield total
-    finally:
-        jax.monitoring.unregister_event_duration_listener(listen)
 
 
 def _bounds(loss: Any, states: Any) -> Any:

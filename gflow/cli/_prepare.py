@@ -1,0 +1,64 @@
+"""What every command that computes does first, and around its computation."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from gflow.config import FiniteTokens
+
+WORTH_KEEPING = 5.0  # seconds of a run for which a Ctrl-C waits, even if JAX is compiling just then
+
+
+def make_problem(config: Any) -> Any:
+    """The `InductionProblem` of a checked configuration."""
+    import gflow
+
+    if isinstance(config.tokens, FiniteTokens):
+        law = gflow.tokens.finite(config.tokens.values, config.tokens.probabilities)
+    else:
+        law = gflow.tokens.from_name(config.tokens)
+    return gflow.InductionProblem(
+        L=config.L,
+        alpha_star=config.alpha_star,
+        w_star=config.w_star,
+        tokens=law,
+        d=config.d,
+        parametrization=config.parametrization,
+    )
+
+
+def load_ahead(config: Any) -> None:
+    """Import what the outputs will need while XLA, which needs no Python, is busy."""
+    wanted = (["xarray", "h5netcdf"] if config.out else []) + (
+        ["gflow.plots", "matplotlib.backends.backend_agg"] if config.plot else []
+    )
+
+    def load() -> None:
+        for name in wanted:
+            # whatever is wrong with it is reported where it is used
+            with contextlib.suppress(ImportError):
+                importlib.import_module(name)
+
+    threading.Thread(target=load, daemon=True).start()
+
+
+@contextlib.contextmanager
+def compile_seconds() -> Iterator[list[float]]:
+    """A list of one number: the seconds that JAX spends tracing, lowering and compiling (or loading) in the block."""
+    import jax.monitoring
+
+    total = [0.0]
+
+    def listen(event: str, duration_secs: float, **_: str | int) -> None:
+        if event.startswith("/jax/core/compile/"):
+            total[0] += duration_secs
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        yield total
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
