@@ -31,6 +31,16 @@ def make_problem(config: Any) -> Any:
     )
 
 
+def describe(config: Any) -> str:
+    """The problem of a configuration in words."""
+    law = config.tokens if isinstance(config.tokens, str) else f"{len(config.tokens.values)}-valued"
+    return (
+        f"the induction head: L = {config.L:g}, alpha* = {config.alpha_star:g}, "
+        f"w* = {config.w_star:g}, sigma_init = {config.sigma_init:g}, {law} tokens"
+        f"{f' in {config.d} dimensions' if config.d > 1 else ''}, {config.parametrization}"
+    )
+
+
 def load_ahead(config: Any) -> None:
     """Import what the outputs will need while XLA, which needs no Python, is busy."""
     wanted = (["xarray", "h5netcdf"] if config.out else []) + (

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import sys
-import traceback
-from collections.abc import Callable
 from typing import Annotated, Any
 
 from cyclopts import Group
 
 from gflow.cli import _run, _summary
+from gflow.cli._finish import attempt, leave, say_interrupted, say_written, write
 from gflow.cli._options import PROBLEM, Common, OutputFlags, ProblemFlags, flag, given, whole
 from gflow.cli._output import Output
-from gflow.cli._signals import INTERRUPTED, unhurried
+from gflow.cli._prepare import describe
+from gflow.cli._signals import INTERRUPTED
 from gflow.config import IntegrateConfig, read_toml, resolve
-from gflow.errors import GflowError
 from gflow.io.atomic import check_writable
 
 SOLVER = Group("Solver", sort_key=20)
@@ -61,18 +58,18 @@ def integrate(
     output = Output(json=common.json, quiet=common.quiet)
     with output:
         output.remark(_opening(settings))
-        finished = _run.run(settings, output, leave=lambda: _leave(output))
+        finished = _run.run(settings, output, leave=lambda: leave(output))
         interrupted = finished.traj.status.value == "interrupted"
         problems: dict[str, str] = {}
         try:
             if not interrupted:
-                _attempt(problems, "theory", lambda _: _run.compare(finished, settings, output))
+                attempt(problems, "theory", lambda _: _run.compare(finished, settings, output))
         except KeyboardInterrupt:
             interrupted = True
-        _write(finished, settings, output, problems, draw_too=not interrupted)
+        write(finished.traj, settings, output, problems, draw_too=not interrupted)
     _report(finished, settings, output, problems)
     if interrupted:
-        _say_interrupted(finished, settings, output, problems)
+        say_interrupted(f"t = {finished.traj.t1_reached:.6g}", settings, output, problems)
         return INTERRUPTED
     return 1 if problems or not finished.traj.status.ok else 0
 
@@ -80,47 +77,7 @@ def integrate(
 def _opening(settings: IntegrateConfig) -> str:
     if settings.loss:
         return f"gradient flow of {settings.loss} from {settings.init}"
-    law = settings.tokens if isinstance(settings.tokens, str) else f"{len(settings.tokens.values)}-valued"
-    return (
-        f"gradient flow of the induction head: L = {settings.L:g}, alpha* = {settings.alpha_star:g}, "
-        f"w* = {settings.w_star:g}, sigma_init = {settings.sigma_init:g}, {law} tokens"
-        f"{f' in {settings.d} dimensions' if settings.d > 1 else ''}, {settings.parametrization}"
-    )
-
-
-def _leave(output: Output) -> None:
-    """Last words before a phase with nothing to save is cut short."""
-    text = "interrupted; nothing was saved"
-    output.warn(text)
-    if output.json:
-        output.document({"status": "interrupted", "message": text, "exit_status": INTERRUPTED})
-
-
-def _write(
-    finished: _run.Run, settings: IntegrateConfig, output: Output, problems: dict[str, str], *, draw_too: bool
-) -> None:
-    """Save and draw; what goes wrong is noted, so that a failing figure does not cost the data."""
-    if settings.out is not None:
-        output.phase(f"saving {settings.out}")
-        with unhurried():
-            _attempt(problems, settings.out, lambda path: finished.traj.save(path, overwrite=settings.overwrite))
-    if settings.plot is not None and draw_too:
-        output.phase(f"drawing {settings.plot}")
-        from gflow.cli.plot import draw
-
-        _attempt(problems, settings.plot, lambda path: draw(finished.traj, path, settings.overwrite))
-
-
-def _attempt(problems: dict[str, str], what: str, act: Callable[[str], Any]) -> None:
-    """`act(what)`, where a failure must not keep the results from being told."""
-    try:
-        act(what)
-    except GflowError as error:
-        problems[what] = str(error)
-    except Exception as error:
-        if "--debug" in sys.argv:
-            traceback.print_exc()
-        problems[what] = f"{what}: {type(error).__name__}: {' '.join(str(error).split())}"
+    return f"gradient flow of {describe(settings)}"
 
 
 def _report(finished: _run.Run, settings: IntegrateConfig, output: Output, problems: dict[str, str]) -> None:
@@ -135,19 +92,7 @@ def _report(finished: _run.Run, settings: IntegrateConfig, output: Output, probl
         lines += ["", _summary.losses_text(losses), *_remarks(finished, losses), ""]
         lines.append(f"ended at t = {traj.t1_reached:.6g}: {traj.message}")
         output.result("\n".join(lines))
-    for path in (settings.out, settings.plot):
-        if path is not None and path not in problems and os.path.exists(path):
-            output.remark(f"wrote {path}")
-    for problem in problems.values():
-        output.warn(problem)
-
-
-def _say_interrupted(finished: _run.Run, settings: IntegrateConfig, output: Output, problems: dict[str, str]) -> None:
-    reached = finished.traj.t1_reached
-    if settings.out is None:
-        output.warn(f"interrupted at t = {reached:.6g}; give --out to keep what is integrated")
-    elif settings.out not in problems:
-        output.warn(f"interrupted; the run up to t = {reached:.6g} is in {settings.out}")
+    say_written(settings, output, problems)
 
 
 def _remarks(finished: _run.Run, losses: dict[str, dict[str, float]]) -> list[str]:
