@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import cyclopts
 
 import gflow
-from gflow.cli import info, integrate, plot
+from gflow.cli import info, integrate, plot, train
 from gflow.cli._output import Output
 from gflow.cli._signals import INTERRUPTED
 from gflow.errors import GflowError
@@ -28,6 +28,7 @@ app = cyclopts.App(
     suppress_keyboard_interrupt=False,  # `run` says what an interruption means
 )
 app.command(integrate.integrate, name="integrate")
+app.command(train.app, name="train")
 app.command(plot.plot, name="plot")
 app.command(info.info, name="info")
 

@@ -78,6 +78,16 @@ def milestone_table(traj: Any, predictions: dict[str, Any]) -> str:
     return table(rows, left=2)
 
 
+def step_table(descent: Any) -> str:
+    """Name, meaning, step and time of the milestones of a discrete-time run."""
+    rows = [("milestone", "meaning", "step", "time")]
+    for name, found in descent.milestones.items():
+        meaning = MEANING.get(name) or found.condition
+        step = LABELS[found.status] if found.step is None else f"{found.step:.7g}"
+        rows.append((name, meaning, step, _number(found.time, 7)))
+    return table(rows, left=2)
+
+
 def table(rows: Sequence[Sequence[str]], left: int) -> str:
     """Aligned text; the first row is a heading, the first `left` columns are flush left, the rest flush right."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]

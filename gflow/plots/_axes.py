@@ -85,7 +85,8 @@ def scale_time(axes: Any, where: np.ndarray) -> None:
 
 def time_label(traj: Any) -> str:
     """Name of the time axis; says so when the run ended early."""
-    label = "time $t$ of the gradient flow" if traj.t0 == 0 else "time $t - t_0$ of the gradient flow"
+    flow = "time $t$ of the gradient flow" if traj.t0 == 0 else "time $t - t_0$ of the gradient flow"
+    label = getattr(traj, "clock", flow)
     status = getattr(traj, "status", None)
     if status is None or status.ok:
         return label

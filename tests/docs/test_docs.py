@@ -103,15 +103,17 @@ def test_every_name_of_the_package_exists(page: str) -> None:
             assert hasattr(importlib.import_module(".".join(parts)), name), f"{page}: {dotted}"
 
 
-def test_every_flag_and_json_key_is_documented() -> None:
+@pytest.mark.parametrize(("config", "command"), [("IntegrateConfig", "integrate"), ("TrainConfig", "train")])
+def test_every_flag_and_json_key_is_documented(config: str, command: str) -> None:
     import dataclasses
 
-    from gflow.config import IntegrateConfig
+    from gflow import config as configs
 
-    text = (DOCS / "cli.md").read_text()
-    for field in dataclasses.fields(IntegrateConfig):
+    page = (DOCS / "cli.md").read_text()
+    text = page[page.index(f"## gflow {command}") :]
+    for field in dataclasses.fields(getattr(configs, config)):
         assert f"`--{field.name.replace('_', '-')}`" in text, field.name
-    source = (ROOT / "gflow" / "cli" / "integrate.py").read_text()
+    source = (ROOT / "gflow" / "cli" / f"{command}.py").read_text()
     document = source[source.index("def _document") :]
     for key in re.findall(r'^        "(\w+)":', document, re.MULTILINE):
         assert f"`{key}`" in text, key

@@ -1,0 +1,124 @@
+"""`gflow train`: training in discrete time, and the commands for other models below it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from cyclopts import App, Group
+
+from gflow.cli import _descend, _summary
+from gflow.cli._finish import leave, say_interrupted, say_written, write
+from gflow.cli._options import PROBLEM, Common, OutputFlags, ProblemFlags, flag, given, whole
+from gflow.cli._output import Output
+from gflow.cli._prepare import describe
+from gflow.cli._signals import INTERRUPTED
+from gflow.config import TrainConfig, read_toml, resolve
+from gflow.io.atomic import check_writable
+
+OPTIMIZER = Group("Optimiser", sort_key=20)
+
+app = App(
+    name="train",
+    help="Train the induction head in discrete time, and find its milestones in steps.\n\n"
+    "Without flags: L = 40, alpha* = 1, w* = 0.49, sigma_init = 0.01, full gradient, learning rate 0.5. Time is the "
+    "sum of the learning rates. Nothing is written unless --out or --plot names it.",
+)
+
+
+@app.default
+def train(
+    *,
+    config: Annotated[str | None, flag("--config", PROBLEM, "Settings from a TOML file; flags override it.")] = None,
+    problem: ProblemFlags = ProblemFlags(),  # noqa: B008 - frozen
+    optimizer: Annotated[
+        str | None, flag("--optimizer", OPTIMIZER, "gd, sgd, momentum, adam or adamw. [default: sgd]")
+    ] = None,
+    lr: Annotated[
+        float | None, flag("--lr", OPTIMIZER, "Learning rate. [default: 0.5; momentum 0.05; adam, adamw 1e-3]")
+    ] = None,
+    steps: Annotated[
+        int | None, whole("--steps", OPTIMIZER, "End exactly there. [default: half as far again as the last milestone]")
+    ] = None,
+    batch: Annotated[
+        int | None, whole("--batch", OPTIMIZER, "Fresh sequences in each step. [default: the full gradient]")
+    ] = None,
+    momentum: Annotated[float | None, flag("--momentum", OPTIMIZER, "Of momentum. [default: 0.9]")] = None,
+    b1: Annotated[float | None, flag("--b1", OPTIMIZER, "Of adam, adamw. [default: 0.9]")] = None,
+    b2: Annotated[float | None, flag("--b2", OPTIMIZER, "Of adam, adamw. [default: 0.999]")] = None,
+    eps: Annotated[float | None, flag("--eps", OPTIMIZER, "Of adam, adamw. [default: 1e-8]")] = None,
+    weight_decay: Annotated[float | None, flag("--weight-decay", OPTIMIZER, "Of adamw. [default: 1e-4]")] = None,
+    outputs: OutputFlags = OutputFlags(),  # noqa: B008 - frozen
+    common: Common = Common(),  # noqa: B008 - frozen
+) -> int:
+    """One run of the six-parameter model; the help of the command is that of `app`."""
+    flags = given(problem, outputs) | {
+        "optimizer": optimizer, "lr": lr, "steps": steps, "batch": batch, "momentum": momentum, "b1": b1, "b2": b2,
+        "eps": eps, "weight_decay": weight_decay,
+    }  # fmt: skip
+    settings = resolve(None if config is None else read_toml(config), flags, source=config or "", cls=TrainConfig)
+    for path in (settings.out, settings.plot):
+        if path is not None:
+            check_writable(path, settings.overwrite)
+    output = Output(json=common.json, quiet=common.quiet)
+    with output:
+        output.remark(f"{settings.optimizer} on {describe(settings)}")
+        trained = _descend.run(settings, output, leave=lambda: leave(output))
+        interrupted = trained.descent.status.value == "interrupted"
+        problems: dict[str, str] = {}
+        write(trained.descent, settings, output, problems, draw_too=not interrupted)
+    _report(trained, output, problems)
+    say_written(settings, output, problems)
+    status = trained.descent.status
+    if interrupted:
+        say_interrupted(f"step {trained.descent.steps[-1]}", settings, output, problems)
+        return INTERRUPTED
+    if not status.ok:
+        output.warn(trained.descent.message)
+    return 1 if problems or not status.ok else 0
+
+
+def _report(trained: _descend.Trained, output: Output, problems: dict[str, str]) -> None:
+    descent = trained.descent
+    losses = _summary.losses_dict(descent)
+    if output.json:
+        output.document(_document(trained, losses, problems))
+        return
+    lines = ["", _summary.step_table(descent)] if descent.milestones else [""]
+    lines += ["", _summary.losses_text(losses)]
+    lines.append(f"gradient of {trained.gradient}; losses and milestones of {trained.measured_on}")
+    seconds = trained.seconds
+    lines.append(
+        f"{descent.steps[-1]} steps; loss {seconds['table']:.2g} s, compilation {seconds['compile']:.2g} s, "
+        f"training {seconds['solve']:.2g} s"
+    )
+    lines += ["", f"ended at step {descent.steps[-1]}, t = {descent.t1_reached:.6g}: {descent.message}"]
+    output.result("\n".join(lines))
+
+
+def _document(
+    trained: _descend.Trained, losses: dict[str, dict[str, float]], problems: dict[str, str]
+) -> dict[str, Any]:
+    descent = trained.descent
+    return {
+        "status": descent.status.value,
+        "message": descent.message,
+        "config": descent.provenance["config"],
+        "optimizer": trained.optimizer,
+        "gradient": trained.gradient,
+        "measured_on": trained.measured_on,
+        "milestones": {name: {"step": m.step, "time": m.time} for name, m in descent.milestones.items()},
+        "milestone_details": {
+            name: {"status": m.status, "reason": m.reason, "level": m.level, "first": m.first}
+            for name, m in descent.milestones.items()
+        },
+        "losses": losses,
+        "params": {
+            "initial": _summary.params_dict(descent.params, 0),
+            "final": _summary.params_dict(descent.params, -1),
+        },
+        "steps": int(descent.steps[-1]),
+        "t1_reached": descent.t1_reached,
+        "seconds": trained.seconds,
+        "problems": list(problems.values()),
+        "provenance": {key: value for key, value in descent.provenance.items() if key != "config"},
+    }
