@@ -1,5 +1,6 @@
 """Gradient flows of any pure JAX loss: vector fields, charts, clocks, `solve`, `Trajectory`."""
 
+from gflow.flows._adam import AdamFlow as AdamFlow
 from gflow.flows._blocks import Block as Block
 from gflow.flows._charts import AbstractChart as AbstractChart, LogChart as LogChart, ScaledChart as ScaledChart
 from gflow.flows._clocks import (
@@ -8,9 +9,11 @@ from gflow.flows._clocks import (
     PlainClock as PlainClock,
     ScaledClock as ScaledClock,
 )
-from gflow.flows._flow import GradientFlow as GradientFlow
+from gflow.flows._flow import AbstractFlow as AbstractFlow, GradientFlow as GradientFlow
+from gflow.flows._heavy_ball import HeavyBallFlow as HeavyBallFlow
 from gflow.flows._persist import load as load
 from gflow.flows._registry import register_params as register_params
+from gflow.flows._sign import SignFlow as SignFlow
 from gflow.flows._solve import solve as solve, stationary_point as stationary_point
 from gflow.flows._staged import StagedMilestone as StagedMilestone, StagedTrajectory as StagedTrajectory
 from gflow.flows._stages import Stage as Stage, solve_stages as solve_stages

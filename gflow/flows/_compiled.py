@@ -14,6 +14,7 @@ from jaxtyping import PyTree
 from gflow.flows._blocks import Block
 from gflow.flows._charts import AbstractChart
 from gflow.flows._initial import flat_problem
+from gflow.flows._law import AbstractLaw
 from gflow.flows._method import make_method
 from gflow.flows._problem import FlatProblem
 from gflow.flows._segment import Method, State, begin, restart, segment
@@ -33,6 +34,7 @@ class Launch(eqx.Module):
     params: PyTree
     moves: PyTree
     shown: PyTree
+    law: AbstractLaw
     rates: PyTree
     chart: AbstractChart | None
     t0: Any
@@ -50,11 +52,13 @@ def launch_block(
 ) -> tuple[FlatProblem, Watch, Method, State, jax.Array, jax.Array]:
     """Set up a block: all before its first step. Stepping is compiled apart, once, for first and later segments."""
     la = launch
-    problem, z0 = flat_problem(la.block, la.params, la.moves, la.shown, la.rates, la.chart, la.t0, la.rtol, la.atol)
+    problem, z0 = flat_problem(
+        la.block, la.params, la.moves, la.shown, la.law, la.rates, la.chart, la.t0, la.rtol, la.atol
+    )
     watch = make_watch(problem, la.marks, z0)
     method = make_method(la.solver, la.rtol, problem.solver_time(t1), la.quiet, la.stop_at)
     state = begin(problem, watch, method, problem.solver_time(problem.t0), z0, capacity)
-    return definite((problem, watch, method, state, z0, problem.velocity(z0)))
+    return definite((problem, watch, method, state, z0, problem.velocity(state.s, z0)))
 
 
 class Summary(eqx.Module):

@@ -46,7 +46,7 @@ def _interpolate(
 
 @eqx.filter_jit
 def _decode(problem: FlatProblem, z: Float[Array, "n m"]) -> PyTree:
-    return jax.vmap(problem.moving)(z)
+    return jax.vmap(problem.parts)(z)
 
 
 def no_loss(params: PyTree) -> jax.Array:
@@ -73,6 +73,13 @@ class DenseBlock:
 
     def moving(self, t: np.ndarray) -> PyTree:
         """The block's moving leaves at times t [n]: numpy leaves [n, ...]. Times are clipped to those integrated."""
+        return self._parts(t)[0]
+
+    def state(self, t: np.ndarray) -> dict[str, PyTree]:
+        """The law's state at times t [n]: name -> PyTree like the moving leaves."""
+        return self._parts(t)[1]
+
+    def _parts(self, t: np.ndarray) -> PyTree:
         n = len(t)
         # a power of two of points, so that few sizes are ever compiled
         padded = np.concatenate([t, np.full(max(8, 1 << (n - 1).bit_length()) - n, t[-1])]) if n else t

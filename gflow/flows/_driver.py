@@ -18,7 +18,7 @@ from gflow.errors import InputError
 from gflow.flows._blocks import Block
 from gflow.flows._compiled import Launch, Summary, advance_block, launch_block, resume_block
 from gflow.flows._dense import DenseBlock, Leg
-from gflow.flows._flow import GradientFlow
+from gflow.flows._flow import AbstractFlow
 from gflow.flows._initial import precision
 from gflow.flows._interrupt import Interrupt
 from gflow.flows._method import is_explicit, make_method, stability_limit
@@ -53,7 +53,7 @@ class BlockRun:
 
     def __init__(
         self,
-        flow: GradientFlow,
+        flow: AbstractFlow,
         block: Block,
         params: PyTree,
         moves: PyTree,
@@ -85,6 +85,7 @@ class BlockRun:
             params=params,
             moves=moves,
             shown=shown,
+            law=flow.law(),
             rates=jax.tree.map(np.asarray, rates),
             chart=flow.chart,
             t0=number(self.t0),
@@ -199,7 +200,7 @@ class BlockRun:
             self.saddles.append(point)
         if point.kind == "minimum":
             return Status.converged
-        if point.kind == "saddle" and point.escape_time is None:
+        if point.stuck:
             self.note = f"at t = {self.time:.9g} the flow sits exactly on a saddle, where the gradient is zero"
             self.remedy = "start from a generic point"
             return Status.stagnated

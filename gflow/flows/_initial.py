@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -15,8 +16,9 @@ from gflow.errors import InputError
 from gflow.flows._blocks import Block, leaf_mask
 from gflow.flows._charts import AbstractChart, Coordinates
 from gflow.flows._clocks import PlainClock
-from gflow.flows._flow import GradientFlow
-from gflow.flows._problem import FlatProblem, Layout
+from gflow.flows._flow import AbstractFlow
+from gflow.flows._law import AbstractLaw, State
+from gflow.flows._problem import FlatProblem, Layout, gradient_of
 
 WHOLE = "all"  # the name of the only block of a loss that does not split
 
@@ -51,19 +53,19 @@ def check_finite(params: PyTree) -> None:
             raise InputError(f"params{jax.tree_util.keystr(path)}: the initial value is not finite: {leaf}")
 
 
-def check_loss(problem: FlatProblem, z0: jax.Array) -> None:
+def check_loss(loss: Callable[[Any], Any], params: PyTree, dtype: Any) -> None:
     """The loss must be a scalar of the parameters' precision (looked at while tracing, so it costs nothing later)."""
-    shape = eqx.filter_eval_shape(problem.loss, problem.params(z0))
+    shape = eqx.filter_eval_shape(loss, params)
     if not hasattr(shape, "shape") or shape.shape != ():
         got = getattr(shape, "shape", type(shape).__name__)
         raise InputError(f"loss: it must return one scalar, got {got}; return jnp.sum(...) or jnp.mean(...)")
-    if shape.dtype != z0.dtype:
+    if shape.dtype != dtype:
         raise InputError(
-            f"loss: it returns {shape.dtype} for {z0.dtype} parameters; cast its constants, or the parameters"
+            f"loss: it returns {shape.dtype} for {dtype} parameters; cast its constants, or the parameters"
         )
 
 
-def make_blocks(flow: GradientFlow) -> tuple[Block, ...]:
+def make_blocks(flow: AbstractFlow) -> tuple[Block, ...]:
     """The independent blocks of the flow: the loss's own, or one holding everything. A clock of the flow's own wins."""
     blocks = getattr(flow.loss, "blocks", None)
     if blocks is None or flow.chart is not None:
@@ -77,6 +79,7 @@ def flat_problem(
     params: PyTree,
     moves: PyTree,
     shown: PyTree,
+    law: AbstractLaw,
     rates: PyTree,
     chart: AbstractChart | None,
     t0: Any,
@@ -88,23 +91,41 @@ def flat_problem(
     `moves` and `shown` are PyTrees of bools: the leaves that this block moves, and those it may see frozen.
     """
     moving, frozen = eqx.filter(params, moves), eqx.filter(params, shown)
+    dtype = jax.tree.leaves(moving)[0].dtype
+    check_loss(block.loss, eqx.combine(moving, frozen), dtype)
     rates = jax.tree.map(lambda r, p: jnp.asarray(r, p.dtype), eqx.filter(rates, moves), moving)
+    clock, law = jax.tree.map(lambda x: x.astype(dtype) if eqx.is_inexact_array(x) else x, (block.clock, law))
     x0 = moving if chart is None else chart.to_chart(moving)
-    layout = Layout.of(x0)
-    y0 = layout.flatten(x0)
-    curved = jnp.zeros(y0.size, bool)
+    sizes, bends = _sizes(x0, rtol, atol), jax.tree.map(lambda x: jnp.zeros(x.shape, bool), x0)
     if block.curved is not None:
         bent = eqx.filter(leaf_mask(block.curved, params), moves)
-        curved = layout.flatten(jax.tree.map(lambda b, x: jnp.full(x.shape, b), bent, moving))
-    coordinates = Coordinates(_scales(x0, rtol, atol), curved)
-    clock = jax.tree.map(lambda x: x.astype(y0.dtype) if eqx.is_inexact_array(x) else x, block.clock)
-    problem = FlatProblem(block.loss, frozen, layout, rates, chart, coordinates, clock, jnp.asarray(t0, y0.dtype))
-    z0 = coordinates.forward(y0)
-    check_loss(problem, z0)
-    return problem, z0
+        bends = jax.tree.map(lambda b, x: jnp.full(x.shape, b), bent, moving)
+    state, state_sizes, state_bends = _start_state(
+        law, block.loss, moving, frozen, rates, bends if chart is None else None
+    )
+    layout = Layout.of((x0, state))
+    y0 = layout.flatten((x0, state))
+    coordinates = Coordinates(layout.flatten((sizes, state_sizes)), layout.flatten((bends, state_bends)))
+    start = jnp.asarray(t0, dtype)
+    problem = FlatProblem(block.loss, frozen, layout, law, rates, chart, coordinates, clock, start)
+    return problem, coordinates.forward(y0)
 
 
-def block_masks(flow: GradientFlow, blocks: tuple[Block, ...], params: PyTree) -> list[tuple[PyTree, PyTree]]:
+def _start_state(
+    law: AbstractLaw, loss: Callable[[Any], Any], moving: PyTree, frozen: PyTree, rates: PyTree, bends: PyTree | None
+) -> tuple[State, State, State]:
+    """The law's state at the start, its size, and where it bends: each a dict of PyTrees like the moving leaves."""
+    if not law.names:
+        return {}, {}, {}
+    gradient = gradient_of(loss, moving, frozen)
+    sizes, curved = law.scales(gradient, rates, _sizes(moving, None, None))
+    straight = jax.tree.map(lambda x: jnp.zeros(x.shape, bool), moving)
+    as_leaf = straight if bends is None else bends
+    choose = {None: as_leaf, False: straight, True: jax.tree.map(jnp.ones_like, straight)}
+    return law.start(gradient), sizes, {name: choose[curved[name]] for name in law.names}
+
+
+def block_masks(flow: AbstractFlow, blocks: tuple[Block, ...], params: PyTree) -> list[tuple[PyTree, PyTree]]:
     """(moves, shown) of each block. Leaves that no block claims, a fixed p11 say, must be frozen; all see them."""
     trainable = flow.mask(params)
     if len(blocks) == 1:
@@ -126,21 +147,16 @@ def block_masks(flow: GradientFlow, blocks: tuple[Block, ...], params: PyTree) -
     ]
 
 
-def _scales(x0: PyTree, rtol: Any, atol: Any) -> jax.Array:
+def _sizes(x0: PyTree, rtol: Any, atol: Any) -> PyTree:
     """Size of each entry: its leaf's largest initial value, or what the caller's `atol` (absolute) amounts to."""
-    layout = Layout.of(x0)
     if atol is not None:
-        leaves = jax.tree.leaves(x0)
         try:
-            given = jax.tree.leaves(jax.tree.broadcast(atol, x0))
+            given = jax.tree.broadcast(atol, x0)
         except ValueError as error:
             raise InputError(f"atol: a PyTree of tolerances must be a prefix of the parameters: {error}") from error
-        sizes = [
-            jnp.broadcast_to(jnp.asarray(a, x.dtype) / jnp.asarray(rtol, x.dtype), x.shape)
-            for a, x in zip(given, leaves, strict=True)
-        ]
-        return layout.flatten(jax.tree.unflatten(layout.treedef, sizes))
+        full = lambda a, x: jnp.broadcast_to(jnp.asarray(a, x.dtype) / jnp.asarray(rtol, x.dtype), x.shape)  # noqa: E731
+        return jax.tree.map(full, given, x0)
     sizes = jax.tree.map(lambda x: jnp.max(jnp.abs(x), initial=0.0), x0)
     largest = jnp.max(jnp.stack(jax.tree.leaves(sizes)))
     fallback = jnp.where(largest > 0, largest, jnp.ones_like(largest))
-    return layout.flatten(jax.tree.map(lambda s, x: jnp.full(x.shape, jnp.where(s > 0, s, fallback)), sizes, x0))
+    return jax.tree.map(lambda s, x: jnp.full(x.shape, jnp.where(s > 0, s, fallback)), sizes, x0)

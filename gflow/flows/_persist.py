@@ -15,12 +15,15 @@ from jaxtyping import PyTree
 
 from gflow.errors import InputError
 from gflow.flows import _clocks
+from gflow.flows._adam import AdamFlow
 from gflow.flows._charts import Coordinates
 from gflow.flows._dense import DenseBlock, Leg, no_loss
-from gflow.flows._flow import GradientFlow
+from gflow.flows._flow import AbstractFlow, GradientFlow
+from gflow.flows._heavy_ball import HeavyBallFlow
 from gflow.flows._method import EXPLICIT, IMPLICIT, make_method
 from gflow.flows._problem import FlatProblem, Layout
 from gflow.flows._registry import PARAMS_TYPES
+from gflow.flows._sign import SignFlow
 from gflow.flows._status import Milestone, StationaryPoint, Status
 from gflow.io.atomic import atomic_path
 
@@ -53,6 +56,11 @@ def to_dataset(trajectory: Trajectory) -> Any:
         if isinstance(leaf, np.ndarray):
             axes = [f"{name}_axis{i}" for i in range(leaf.ndim - 1)]
             data[name] = (["time", *axes], leaf, {"long_name": f"parameter {name}", "units": "1"})
+    if trajectory.blocks is not None:
+        state = trajectory.state
+        for name, leaf in zip(leaf_names(state), jax.tree.leaves(state), strict=True):
+            axes = [f"{name}_axis{i}" for i in range(leaf.ndim - 1)]
+            data[name] = (["time", *axes], leaf, {"long_name": f"state of the flow, {name}", "units": "1"})
     for part, values in trajectory.losses.items():
         data[f"loss_{part}"] = ("time", values, {"long_name": f"population loss, {part}", "units": "1"})
     found = trajectory.milestones
@@ -91,7 +99,7 @@ def _describe(block: DenseBlock, i: int, data: dict[str, Any]) -> dict[str, Any]
     solvers = [type(leg.solver).__name__ for leg in block.legs]
     if problem.chart is not None or type(problem.clock).__name__ not in _CLOCKS or not set(solvers) <= set(_SOLVERS):
         return None
-    moving = eqx.filter_eval_shape(problem.moving, jnp.asarray(block.z0))
+    moving, state = eqx.filter_eval_shape(problem.parts, jnp.asarray(block.z0))
     size = f"block{i}"
     data[f"{size}_z0"] = (f"{size}_size", block.z0)
     data[f"{size}_scale"] = (f"{size}_size", np.asarray(problem.coordinates.scale))
@@ -104,6 +112,7 @@ def _describe(block: DenseBlock, i: int, data: dict[str, Any]) -> dict[str, Any]
             data[f"{steps}_dense_{key}"] = ([steps, *stages, f"{size}_size"], value)
     return {
         "leaves": leaf_names(moving),
+        "state": list(state),
         "clock": type(problem.clock).__name__,
         "unit": float(getattr(problem.clock, "unit", 1.0)),
         "solvers": solvers,
@@ -175,7 +184,7 @@ def from_dataset(dataset: Any, *, like: PyTree = None, loss: Any = None) -> Traj
     about = json.loads(attrs["blocks"])
     blocks = None if None in about else [_restore(dataset, i, b, initial, names) for i, b in enumerate(about)]
     trajectory = Trajectory(
-        flow=None if loss is None else GradientFlow(loss),
+        flow=None if loss is None else _flow(loss, json.loads(attrs["stats"]).get("flow", {})),
         initial=initial,
         blocks=blocks,
         milestones=_milestones(dataset),
@@ -195,6 +204,13 @@ def from_dataset(dataset: Any, *, like: PyTree = None, loss: Any = None) -> Traj
     losses = [str(n) for n in dataset.data_vars if str(n).startswith("loss_")]
     trajectory.losses_saved({n.removeprefix("loss_"): np.asarray(dataset[n]) for n in losses})
     return trajectory
+
+
+def _flow(loss: Any, about: dict[str, Any]) -> AbstractFlow:
+    """The flow that was integrated, as far as the file knows it: its type and numbers."""
+    known = {cls.__name__: cls for cls in (HeavyBallFlow, AdamFlow, SignFlow)}
+    numbers = {key: value for key, value in about.items() if key != "type"}
+    return known[about["type"]](loss, **numbers) if about.get("type") in known else GradientFlow(loss)
 
 
 def _milestones(dataset: Any) -> dict[str, Milestone]:
@@ -243,7 +259,8 @@ def _restore(dataset: Any, i: int, about: dict[str, Any], initial: PyTree, names
     clock = clock_type() if clock_type is _clocks.PlainClock else clock_type(unit)  # pyright: ignore[reportCallIssue]
     coordinates = Coordinates(jnp.asarray(array("scale")), jnp.asarray(array("curved").astype(bool)))
     t0 = jnp.asarray(dataset.attrs["t0"], z0.dtype)
-    problem = FlatProblem(no_loss, frozen, Layout.of(moving), None, None, coordinates, clock, t0)
+    layout = Layout.of((moving, dict.fromkeys(about.get("state", []), moving)))
+    problem = FlatProblem(no_loss, frozen, layout, None, None, None, coordinates, clock, t0)
     legs = []
     for j, name in enumerate(about["solvers"]):
         prefix = f"leg{j}_dense_"

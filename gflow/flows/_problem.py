@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, PyTree
 
 from gflow.flows._charts import AbstractChart, Coordinates
 from gflow.flows._clocks import AbstractClock
+from gflow.flows._law import AbstractLaw, State
 
 
 class Layout(eqx.Module):
@@ -42,7 +43,7 @@ class Layout(eqx.Module):
 
 
 class FlatProblem(eqx.Module):
-    """`dz/ds = (dt/ds) * D(chart) . (-rates * grad loss)`, with z the dimensionless coordinates of the moving leaves.
+    """`dz/ds = (dt/ds) * D(chart) . velocity`, with z the dimensionless coordinates of moving leaves and law's state.
 
     `frozen` holds every leaf that does not move (None where one does). Everything but the layout is data, so new
     numbers never compile anew.
@@ -50,17 +51,22 @@ class FlatProblem(eqx.Module):
 
     loss: Callable[[Any], Any]
     frozen: PyTree
-    layout: Layout  # of the chart's coordinates
+    layout: Layout  # of (the chart's coordinates, the law's state)
+    law: AbstractLaw | None  # None where only the path is read
     rates: PyTree  # like the moving leaves
     chart: AbstractChart | None
     coordinates: Coordinates
     clock: AbstractClock
     t0: Float[Array, ""]
 
+    def parts(self, z: Float[Array, " m"]) -> tuple[PyTree, State]:
+        """The moving leaves at z (None elsewhere), and the law's state."""
+        x, state = self.layout.unflatten(self.coordinates.back(z))
+        return (x if self.chart is None else self.chart.from_chart(x)), state
+
     def moving(self, z: Float[Array, " m"]) -> PyTree:
         """The moving leaves at z (None elsewhere)."""
-        x = self.layout.unflatten(self.coordinates.back(z))
-        return x if self.chart is None else self.chart.from_chart(x)
+        return self.parts(z)[0]
 
     def params(self, z: Float[Array, " m"]) -> PyTree:
         """The block's parameters at z."""
@@ -72,11 +78,11 @@ class FlatProblem(eqx.Module):
 
     def gradient(self, moving: PyTree) -> PyTree:
         """Gradient of the block's loss in the moving leaves."""
-        return jax.grad(lambda p: jnp.asarray(self.loss(eqx.combine(p, self.frozen))))(moving)
+        return gradient_of(self.loss, moving, self.frozen)
 
-    def velocity(self, z: Float[Array, " m"]) -> Float[Array, " m"]:
-        """dz/dt."""
-        return _velocity(self, z)
+    def velocity(self, s: Float[Array, ""], z: Float[Array, " m"]) -> Float[Array, " m"]:
+        """dz/dt at solver time s."""
+        return _velocity(self, s, z)
 
     def inside(self, z: Float[Array, " m"]) -> Bool[Array, ""]:
         """False when the loss's table must grow before the flow goes on (losses without a domain: always True)."""
@@ -92,6 +98,11 @@ class FlatProblem(eqx.Module):
         return self.clock.solver_time(t, self.t0)
 
 
+def gradient_of(loss: Callable[[Any], Any], moving: PyTree, frozen: PyTree) -> PyTree:
+    """Gradient of the loss in the moving leaves, the others held."""
+    return jax.grad(lambda p: jnp.asarray(loss(eqx.combine(p, frozen))))(moving)
+
+
 # Compiled functions of their own, though they only ever run inside larger ones: each is then traced once, not at every
 # place that needs it, and tracing is most of what a second run of a program waits for.
 @eqx.filter_jit
@@ -100,14 +111,16 @@ def _loss(problem: FlatProblem, z: Float[Array, " m"]) -> Float[Array, ""]:
 
 
 @eqx.filter_jit
-def _velocity(problem: FlatProblem, z: Float[Array, " m"]) -> Float[Array, " m"]:
-    moving = problem.moving(z)
-    velocity = jax.tree.map(lambda r, g: -r * g, problem.rates, problem.gradient(moving))
+def _velocity(problem: FlatProblem, s: Float[Array, ""], z: Float[Array, " m"]) -> Float[Array, " m"]:
+    moving, state = problem.parts(z)
+    assert problem.law is not None
+    age = problem.time(s) - problem.t0
+    velocity, drift = problem.law.velocity(age, moving, state, problem.gradient, problem.rates)
     if problem.chart is not None:
         velocity = problem.chart.push_forward(moving, velocity)
-    return problem.coordinates.push_forward(z, problem.layout.flatten(velocity))
+    return problem.coordinates.push_forward(z, problem.layout.flatten((velocity, drift)))
 
 
 def field(s: Any, z: Any, problem: Any) -> Any:
     """`dz/ds`, in the form that diffrax calls."""
-    return problem.clock.rate(s) * problem.velocity(z)
+    return problem.clock.rate(s) * problem.velocity(s, z)

@@ -15,7 +15,7 @@ from jaxtyping import PyTree
 
 from gflow.conditions import Condition
 from gflow.errors import InputError
-from gflow.flows._flow import GradientFlow
+from gflow.flows._flow import AbstractFlow, GradientFlow
 from gflow.flows._initial import as_arrays, check_finite, precision
 from gflow.flows._interrupt import Interrupt
 from gflow.flows._method import resolve_rtol
@@ -69,7 +69,7 @@ class Request:
 
     def run(self, params: PyTree, interrupt: Interrupt, progress: Progress | None) -> Trajectory:
         """Integrate from `params`; the caller has called `check`."""
-        flow = self.flow if isinstance(self.flow, GradientFlow) else GradientFlow(self.flow)
+        flow = self.flow if isinstance(self.flow, AbstractFlow) else GradientFlow(self.flow)
         params = as_arrays(params)
         dtype = precision(params)
         check_finite(params)

@@ -11,7 +11,7 @@ from jaxtyping import PyTree
 
 from gflow.conditions import Condition
 from gflow.flows._driver import BlockRun, grow
-from gflow.flows._flow import GradientFlow
+from gflow.flows._flow import AbstractFlow
 from gflow.flows._initial import block_masks, make_blocks
 from gflow.flows._interrupt import Grace, Interrupt
 from gflow.flows._joint import locate
@@ -44,7 +44,7 @@ class FlowRun:
 
     def __init__(
         self,
-        flow: GradientFlow,
+        flow: AbstractFlow,
         params: PyTree,
         conditions: dict[str, Condition],
         policy: Policy,
@@ -137,10 +137,11 @@ class FlowRun:
             "loss_rise": max((run.loss_rise for run in runs), default=0.0),
             "rtol": self.policy.rtol,
             "solvers": {run.name: run.used_solvers() for run in runs},
+            "flow": {"type": type(self.flow).__name__, **self.flow.numbers()},
             "dtype": next((run.dtype.name for run in runs), ""),
         }
 
-    def _grown_flow(self) -> GradientFlow:
+    def _grown_flow(self) -> AbstractFlow:
         flow = self.flow
         for run in self.runs:
             for where in run.grown_at:

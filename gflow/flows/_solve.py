@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import PyTree
 
 from gflow.errors import SolveError
-from gflow.flows._flow import GradientFlow
+from gflow.flows._flow import AbstractFlow, GradientFlow
 from gflow.flows._initial import as_arrays, block_masks, check_finite, flat_problem, make_blocks, precision
 from gflow.flows._interrupt import Interrupt
 from gflow.flows._request import Request
@@ -22,7 +22,7 @@ from gflow.flows._trajectory import Trajectory
 
 
 def solve(
-    flow: GradientFlow | Callable[[Any], Any],
+    flow: AbstractFlow | Callable[[Any], Any],
     params: PyTree,
     *,
     milestones: Mapping[str, Any] | None = None,
@@ -39,14 +39,15 @@ def solve(
     throw: bool = False,
     progress: Progress | None = None,
 ) -> Trajectory:
-    """Integrate `d params/dt = -rates * grad loss(params)` from `params` at t0.
+    """Integrate `d params/dt = -rates * grad loss(params)`, or the equation of another flow, from `params` at t0.
 
     Without `t1` the run ends when every milestone is found (then goes on for `tail` times that time), or when the flow
     is at rest in a minimum. With `t1` it ends exactly there; with `until`, exactly at that milestone, whichever comes
     first. It always returns what it has, with a status that says why it ended; only `throw=True` raises.
 
     Arguments:
-    - `flow`: a `GradientFlow`, or just a loss. `params`: any PyTree of float32 or float64 arrays.
+    - `flow`: a `GradientFlow`, a relative (`HeavyBallFlow`, `AdamFlow`, `SignFlow`), or just a loss.
+    - `params`: any PyTree of float32 or float64 arrays.
     - `milestones`: name -> `Below`, `Above` or `Crosses`; each is found to the solver's accuracy.
     - `until`: name of the milestone that ends the run, though others are unmet.
     - `solver`: "auto" (explicit Dopri8, changing to Rodas5P where stability limits its steps), "tsit5", "dopri5",
@@ -71,18 +72,20 @@ def solve(
     return trajectory
 
 
-def stationary_point(flow: GradientFlow | Callable[[Any], Any], params: PyTree, t: float = 0.0) -> StationaryPoint:
+def stationary_point(flow: AbstractFlow | Callable[[Any], Any], params: PyTree, t: float = 0.0) -> StationaryPoint:
     """Minimum, saddle or neither: eigenvalues of `R^{1/2} Hess R^{1/2}` at `params`, R the rates of the flow.
 
     For a saddle also the time at which a flow that is at `params` at time `t` leaves it, if its rate is constant while
     the displacement doubles ("degenerate saddle" otherwise).
     """
-    flow = flow if isinstance(flow, GradientFlow) else GradientFlow(flow)
+    flow = flow if isinstance(flow, AbstractFlow) else GradientFlow(flow)
     params = as_arrays(params)
     eps = float(jnp.finfo(precision(params)).eps)
     check_finite(params)
     whole = make_blocks(dataclasses.replace(flow, loss=lambda p: flow.loss(p)))
     ((moves, shown),) = block_masks(flow, whole, params)
-    problem, z0 = flat_problem(whole[0], params, moves, shown, flow.rate_tree(params), flow.chart, t, 1e-9, None)
+    problem, z0 = flat_problem(
+        whole[0], params, moves, shown, flow.law(), flow.rate_tree(params), flow.chart, t, 1e-9, None
+    )
     loss = float(flow.loss(params))
     return classify(problem, z0, t, abs(loss), loss, eps**0.65)

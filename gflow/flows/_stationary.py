@@ -11,6 +11,7 @@ import numpy as np
 from jax.experimental.sparse.linalg import lobpcg_standard
 from jaxtyping import Array, Float
 
+from gflow.flows._law import AbstractLaw
 from gflow.flows._problem import FlatProblem, Layout, field
 from gflow.flows._status import StationaryPoint
 
@@ -25,12 +26,15 @@ class Curvature(eqx.Module):
     slopes: Float[Array, " k"]  # gradient along each eigenvector
     doubled: Float[Array, ""]  # curvature along the lowest one after the displacement has doubled
     doublings: Float[Array, ""]  # how many more doublings until that curvature has changed by half
+    energy: Float[Array, ""]  # of the law's state
 
 
 @eqx.filter_jit
-def curvature(problem: FlatProblem, z: Float[Array, " m"]) -> Curvature:
+def curvature(problem: FlatProblem, t: Float[Array, ""], z: Float[Array, " m"]) -> Curvature:
     """Eigenvalues of `R^{1/2} Hess R^{1/2}` at z, gradient along eigenvectors, and how far the lowest one reaches."""
-    moving = problem.moving(z)
+    moving, state = problem.parts(z)
+    assert problem.law is not None
+    energy = problem.law.energy(t - problem.t0, state, problem.rates).astype(z.dtype)
     layout = Layout.of(moving)
     y = layout.flatten(moving)
     root = jnp.sqrt(layout.flatten(jax.tree.map(lambda r, p: r * jnp.ones_like(p), problem.rates, moving)))
@@ -74,7 +78,7 @@ def curvature(problem: FlatProblem, z: Float[Array, " m"]) -> Curvature:
 
     zero = jnp.zeros((), y.dtype)
     doublings, _ = jax.lax.while_loop(straight, double, (zero, lowest))
-    return Curvature(values, slopes, bend(distance), doublings)
+    return Curvature(values, slopes, bend(distance), doublings, energy)
 
 
 def classify(problem: FlatProblem, z: Array, t: float, fallen: float, loss: float, quiet: float) -> StationaryPoint:
@@ -82,16 +86,20 @@ def classify(problem: FlatProblem, z: Array, t: float, fallen: float, loss: floa
 
     `fallen` is how much the loss has fallen so far, `quiet` the fraction of it that is taken for nothing.
     """
-    data = curvature(problem, z)
+    data = curvature(problem, jnp.asarray(t, z.dtype), z)
+    assert problem.law is not None
     values, slopes = np.asarray(data.eigenvalues), np.asarray(data.slopes)
     if not np.all(np.isfinite(values)):
         return StationaryPoint("unresolved", t, values, note="the Hessian is not finite")
     scale = float(np.max(np.abs(values), initial=0.0))
     flat = np.abs(values) <= EIGENVALUE_NOISE * scale
     if values[0] < 0 and not flat[0]:
-        return _saddle(data, t, values, slopes)
-    # what is left to fall: a Newton step along stiff directions, a doubling of time along flat ones
-    left = np.sum(slopes[~flat] ** 2 / (2 * values[~flat])) + np.sum(slopes[flat] ** 2) * abs(t)
+        return _saddle(data, t, values, slopes, problem.law)
+    # what is left to fall: a Newton step along stiff directions, a doubling of time along flat ones (at unit speed
+    # where the step is normalised), and what the flow's own state may still do
+    speed = np.abs(slopes[flat]) if problem.law.growth(1.0) is not None else 1.0
+    left = np.sum(slopes[~flat] ** 2 / (2 * values[~flat])) + np.sum(np.abs(slopes[flat]) * speed) * abs(t)
+    left += float(data.energy)
     eps = float(np.finfo(values.dtype).eps)
     if left <= 100 * quiet * max(fallen, 0.0) + 100 * eps * abs(loss):
         count = int(np.sum(flat))
@@ -100,16 +108,20 @@ def classify(problem: FlatProblem, z: Array, t: float, fallen: float, loss: floa
     return StationaryPoint("unresolved", t, values, note="the loss is not changing, yet it has somewhere to fall")
 
 
-def _saddle(data: Curvature, t: float, values: np.ndarray, slopes: np.ndarray) -> StationaryPoint:
+def _saddle(data: Curvature, t: float, values: np.ndarray, slopes: np.ndarray, law: AbstractLaw) -> StationaryPoint:
     rate = -float(values[0])
-    if slopes[0] == 0.0:
+    if slopes[0] == 0.0 and data.energy == 0:
         note = "the gradient along the unstable direction is exactly zero: the flow never leaves"
+        return StationaryPoint("saddle", t, values, note=note, stuck=True)
+    growth = law.growth(rate)
+    if growth is None:
+        note = "the flow's step is normalised, so it leaves without a constant rate and no escape time is predicted"
         return StationaryPoint("saddle", t, values, note=note)
     if abs(float(data.doubled) + rate) > 0.1 * rate:
         note = "the unstable rate is not constant over a doubling of the displacement, so no escape time is predicted"
         return StationaryPoint("degenerate saddle", t, values, note=note)
-    escape = t + float(data.doublings) * float(np.log(2.0)) / rate
-    return StationaryPoint("saddle", t, values, escape_time=escape, note=f"unstable rate {rate:.6g}")
+    escape = t + float(data.doublings) * float(np.log(2.0)) / growth
+    return StationaryPoint("saddle", t, values, escape_time=escape, note=f"unstable rate {growth:.6g}")
 
 
 def spectral_radius(problem: FlatProblem, s: Float[Array, ""], z: Float[Array, " m"]) -> Float[Array, ""]:

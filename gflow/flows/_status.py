@@ -71,7 +71,7 @@ class StationaryPoint:
     - `time`; `eigenvalues`: of the Hessian in the metric of the rates, ascending, numpy [m] (extreme ones only when m
       is large); minus them are the rates of the linearised flow.
     - `escape_time`: predicted time at which a saddle is left, None unless the unstable rate is constant while the
-      displacement doubles.
+      displacement doubles. `stuck`: the flow never leaves, the gradient along the unstable direction is exactly zero.
     """
 
     kind: str
@@ -79,3 +79,4 @@ class StationaryPoint:
     eigenvalues: Any
     escape_time: float | None = None
     note: str = ""
+    stuck: bool = False

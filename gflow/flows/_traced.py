@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from gflow.conditions import Condition
 from gflow.errors import InputError
-from gflow.flows._flow import GradientFlow
+from gflow.flows._flow import AbstractFlow
 from gflow.flows._initial import as_arrays, block_masks, flat_problem, make_blocks, precision
 from gflow.flows._method import make_method, resolve_rtol
 from gflow.flows._segment import Halt, begin, segment
@@ -37,7 +37,7 @@ class Endpoint(eqx.Module):
 
 
 def integrate(
-    flow: GradientFlow,
+    flow: AbstractFlow,
     params: PyTree,
     *,
     t1: Any,
@@ -48,7 +48,7 @@ def integrate(
     max_steps: int = 100_000,
     stop_when_found: bool = False,
 ) -> Endpoint:
-    """`d params/dt = -rates * grad loss(params)` from t0 to t1, without the host: use it inside `jit` and `vmap`.
+    """The flow (`d params/dt = -rates * grad loss`, or a relative) from t0 to t1, without the host: for `jit`, `vmap`.
 
     Memory does not depend on `max_steps`. `stop_when_found` ends each block at its last milestone, so that under
     `vmap` no lane steps on after it is done (`t` is then t1 all the same, `params` the state where each block stopped).
@@ -69,7 +69,7 @@ def integrate(
     for block, (moves, shown) in zip(blocks, block_masks(flow, blocks, params), strict=True):
         if not any(jax.tree.leaves(moves)):
             continue
-        problem, z0 = flat_problem(block, params, moves, shown, rates, flow.chart, t0, tolerance, None)
+        problem, z0 = flat_problem(block, params, moves, shown, flow.law(), rates, flow.chart, t0, tolerance, None)
         mine = {n: c for n, c in conditions.items() if len(blocks) == 1 or c.block == block.name}
         s_end = problem.solver_time(jnp.asarray(t1, z0.dtype))
         method = make_method(solver, tolerance, s_end, 0.0, np.full(len(mine), stop_when_found))

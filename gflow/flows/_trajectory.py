@@ -16,7 +16,7 @@ from jaxtyping import PyTree
 
 from gflow.errors import InputError
 from gflow.flows._dense import DenseBlock
-from gflow.flows._flow import GradientFlow
+from gflow.flows._flow import AbstractFlow
 from gflow.flows._status import Milestone, StationaryPoint, Status
 
 
@@ -66,7 +66,7 @@ class Trajectory:
       `stats`, `seconds`, `provenance`: dicts.
     """
 
-    flow: GradientFlow | None
+    flow: AbstractFlow | None
     initial: PyTree
     blocks: Sequence[DenseBlock] | None
     milestones: dict[str, Milestone]
@@ -183,6 +183,22 @@ class Trajectory:
         return (
             eqx.combine(*moving, jax.tree.map(repeat, self.initial)) if moving else jax.tree.map(repeat, self.initial)
         )
+
+    @property
+    def state(self) -> dict[str, PyTree]:
+        """The flow's own state at `ts`, by name ("velocity" of a heavy ball): like `params`, None at frozen leaves."""
+        return self.state_at(self.ts)
+
+    def state_at(self, t: Any) -> dict[str, PyTree]:
+        """The flow's own state at time `t` (as in `at`); empty for a gradient flow."""
+        ts = np.atleast_1d(self._time(t))
+        self.complete()
+        if self.blocks is None:
+            raise InputError("state: the file holds no dense output (a chart of your own was used)")
+        states = [block.state(ts) for block in self.blocks]
+        names = states[0] if states else {}
+        whole = {name: eqx.combine(*(state[name] for state in states)) for name in names}
+        return whole if np.ndim(self._time(t)) else jax.tree.map(_first, whole)
 
     def _losses(self, params: PyTree, n: int) -> dict[str, np.ndarray]:
         if self.flow is None:
