@@ -31,7 +31,7 @@ class Task(eqx.Module):
     level: Float[Array, " K"]
     sign: Float[Array, " K"]
     ceiling: Float[Array, ""]  # the loss at which a run counts as diverged
-    tail: Float[Array, ""] | None  # go on for this multiple of the last milestone's step; None: milestones end nothing
+    tail: Float[Array, ""]  # go on for this multiple of the last milestone's step; negative: milestones end nothing
     steps: Int[Array, ""]
 
     def full(self, moving: PyTree) -> PyTree:
@@ -134,12 +134,10 @@ def _step(task: Task, state: State) -> State:
 
 def _over(task: Task, state: State) -> Bool[Array, ""]:
     """All steps done, or every milestone found and the tail behind it."""
-    end = state.step >= task.steps
-    if task.tail is None:
-        return end
-    last = jnp.max(state.first)
+    last = jnp.max(state.first, initial=0)
     enough = last + jnp.ceil(last.astype(task.tail.dtype) * task.tail).astype(last.dtype)
-    return end | (jnp.all(state.first >= 0) & (state.step >= enough))
+    found = jnp.all(state.first >= 0) & (state.step >= enough)
+    return (state.step >= task.steps) | (found & (task.tail >= 0))
 
 
 @eqx.filter_jit

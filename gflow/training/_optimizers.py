@@ -39,6 +39,10 @@ class Rule(eqx.Module):
     name: str = eqx.field(static=True)
     numbers: dict[str, Float[Array, ""]]
 
+    def plain(self) -> Rule:
+        """The same under its first name, so that sgd runs what was compiled for gd."""
+        return Rule("gd", {}) if self.name == "sgd" else self
+
     def transform(self, dtype: Any) -> optax.GradientTransformation:
         """The optax transformation of gradients into directions."""
         n = {key: value.astype(dtype) for key, value in self.numbers.items()}
@@ -70,6 +74,10 @@ class Given(eqx.Module):
     def name(self) -> str:
         """What a summary calls it."""
         return "optax"
+
+    def plain(self) -> Given:
+        """As it is."""
+        return self
 
     def init(self, params: PyTree) -> PyTree:
         """State of the optimiser before the first step."""

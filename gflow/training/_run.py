@@ -79,7 +79,7 @@ class Run:
             loss=loss,
             batches=batches,
             key=_key(key) if batches is not None else None,
-            rule=rule,
+            rule=rule.plain(),
             rate=schedule.rate,
             frozen=frozen,
             functions=functions,
@@ -87,7 +87,7 @@ class Run:
             level=jnp.asarray(level, self.dtype),
             sign=jnp.asarray(sign, self.dtype),
             ceiling=jnp.asarray(ceiling, self.dtype),
-            tail=None,
+            tail=jnp.asarray(-1.0, self.dtype),
             steps=jnp.asarray(0),
         )
         zero = jnp.asarray(0)
@@ -118,8 +118,8 @@ class Run:
     ) -> Descent:
         """Step until something ends it."""
         limit = max_steps if steps is None else steps
-        ends = None if steps is not None else jnp.asarray(tail, self.dtype)
-        self.task = dataclasses.replace(self.task, steps=jnp.asarray(limit), tail=ends)
+        tail = tail if steps is None else -1.0
+        self.task = dataclasses.replace(self.task, steps=jnp.asarray(limit), tail=jnp.asarray(tail, self.dtype))
         self._keep_now()
         budget, cold = FIRST_STEPS, True
         while True:

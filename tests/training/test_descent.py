@@ -204,8 +204,7 @@ def test_a_learning_rate_beyond_stability_is_named_with_the_stable_one() -> None
     assert run.steps[-1] == step
     assert f"step {step}," in run.message
     assert "above 100 times its start" in run.message
-    assert "largest Hessian eigenvalue is 2," in run.message
-    assert "below lr = 1" in run.message
+    assert "largest Hessian eigenvalue is 2, so gd is stable below lr = 1" in run.message
     np.testing.assert_allclose(run.params[-1], paths[step], rtol=1e-10)
     with pytest.raises(SolveError) as raised:
         descend(quadratic, START, "gd", 10_000, lr=lr, throw=True)
@@ -261,6 +260,20 @@ def test_a_batch_that_is_not_finite_is_named() -> None:
     assert run.status is Outcome.non_finite
     assert "the loss of the batch is nan at step 4" in run.message  # .8^4 < .5
     assert run.steps[-1] == 4
+
+
+def test_the_stable_rate_holds_where_the_failed_run_never_came() -> None:
+    """A depth-2 chain: curvature -1 at the start, (3 w^2 - 1) on the way, 2 at the end; gd is stable below lr = 1."""
+    run = descend(ChainLoss(2), 1e-3, "gd", 1000, lr=100.0)
+    assert run.status is Outcome.diverged
+    assert "largest Hessian eigenvalue is 2, so gd is stable below lr = 1" in run.message
+
+
+def test_many_parameters_are_judged_where_the_run_was() -> None:
+    lam = jnp.linspace(0.01, 4.0, 100)
+    run = descend(lambda x: 0.5 * jnp.sum(lam * x**2), np.ones(100), "gd", 1000, lr=0.51)
+    assert run.status is Outcome.diverged
+    assert "stable below lr = 0.5" in run.message
 
 
 class Noisy:
