@@ -11,20 +11,25 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from gflow.conditions import Below, Condition
+from gflow.conditions import Above, Below, Condition
 from gflow.errors import InputError
 from gflow.losses.induction.build import make_table
 from gflow.losses.induction.exact import InductionHeadLoss, PopulationLoss
+from gflow.losses.induction.finite import FiniteInductionLoss, FullLoss
+from gflow.losses.induction.finite_fourgram import FiniteFourgramLoss
 from gflow.losses.induction.fourgram import FourgramLoss
 from gflow.losses.induction.growth import LawData
+from gflow.losses.induction.joint_build import Progress, build_joint_table
 from gflow.losses.induction.params import PARAMETRIZATIONS, InductionParams
+from gflow.losses.induction.sampled import SampledLoss, sample_loss, samples_for
+from gflow.losses.induction.sampled._size import DEFAULT_SAMPLES, whole_length
 from gflow.tokens import TokenLaw, from_name
 
 
 class ExcessOverPlateau(eqx.Module):
     """`Loss_IH(params) - plateau`: positive until the logit scale has grown (watched by the milestone T_o)."""
 
-    loss: InductionHeadLoss
+    loss: Any  # the induction part of a loss, exact or sampled
     plateau: Float[Array, ""]
     block: ClassVar[str] = "induction"
 
@@ -33,7 +38,17 @@ class ExcessOverPlateau(eqx.Module):
 
     def grow(self, params: Any) -> ExcessOverPlateau:
         """The same on a table that holds `params`; the level stays what it is."""
-        return dataclasses.replace(self, loss=self.loss.grow(params))
+        grow = getattr(self.loss, "grow", None)  # a sampled loss has no table
+        return self if grow is None else dataclasses.replace(self, loss=grow(params))
+
+
+class Output(eqx.Module):
+    """`v2`: what the induction head puts out."""
+
+    block: ClassVar[str] = "induction"
+
+    def __call__(self, params: Any) -> Float[Array, ""]:
+        return jnp.asarray(params.v2)
 
 
 def v_plateau(loss: InductionHeadLoss) -> Float[Array, ""]:
@@ -125,12 +140,60 @@ class InductionProblem:
             self._losses["exact"] = PopulationLoss(fourgram, InductionHeadLoss(alpha, table, LawData.of(self.tokens)))
         return self._losses["exact"]
 
-    def initial_params(self, sigma_init: Any) -> InductionParams:
-        """Every trainable parameter at `sigma_init` > 0 (p11 is infinite and not part of the state)."""
+    def sampled_loss(
+        self,
+        samples: int | None = None,
+        *,
+        scrambles: int = 8,
+        seed: int = 0,
+        accuracy: float | None = None,
+        **options: Any,
+    ) -> SampledLoss:
+        """The loss on `samples` quasi-random sequences in `scrambles` independent scrambles (MATH section 6).
+
+        For what has no exact form, and for quick looks: any p11, any law, also `MatrixParams`. By default 2^14
+        sequences, or with `accuracy` as many as `samples_for` finds. `options`: those of `sample_loss`.
+        Raises `InputError`.
+        """
+        if samples is not None and accuracy is not None:
+            raise InputError(f"samples={samples} and accuracy={accuracy:g} exclude each other; keep one")
+        if accuracy is not None:
+            size = samples_for(self, accuracy, scrambles=scrambles, seed=seed, **options)
+            samples = size.samples
+        count = DEFAULT_SAMPLES if samples is None else samples
+        options = {"samples": count, "scrambles": scrambles, "seed": seed} | options
+        return sample_loss(self.tokens, whole_length(self.L), self.alpha_star, self.w_star, self.d, **options)
+
+    def full_loss(self, cache: bool = True, progress: Progress | None = None) -> FullLoss:
+        """The exact loss of all six parameters at any p11 (MATH sections 3, 8), for Gaussian tokens and whole L.
+
+        Its tables take minutes to build, once: `progress(Building(done, total))` is called along the way, and an
+        interrupted build goes on where it stopped. Raises `InputError` for what has no exact form at finite p11,
+        `TableError` if w_star is too large.
+        """
+        if self.tokens.name != "gaussian":
+            raise InputError(
+                f"tokens={self.tokens.name}: at finite p11 only gaussian tokens have an exact loss; "
+                "use the sampled loss, evaluate='sampled'"
+            )
+        if "full" not in self._losses:
+            table = build_joint_table(self.L, self.w_star, self.d, cache=cache, progress=progress)
+            alpha, d = (jnp.asarray(v, dtype=float) for v in (self.alpha_star, self.d))
+            fourgram = FiniteFourgramLoss(int(self.L) - 2, alpha, d, self.tokens.mean, self.tokens.variance)
+            self._losses["full"] = FullLoss(fourgram, FiniteInductionLoss(alpha, table))
+        return self._losses["full"]
+
+    def initial_params(self, sigma_init: Any, p11: Any = None) -> InductionParams:
+        """Every parameter at `sigma_init` > 0; `p11`: its initial value, or None, infinite and not part of the state.
+
+        Joint training starts with `p11=sigma_init`.
+        """
         sigma = jnp.asarray(_real("sigma_init", sigma_init, 0.0, True, "for example sigma_init=0.01"), dtype=float)
         cls = PARAMETRIZATIONS[self.parametrization]
         count = len(dataclasses.fields(cls)) - 1
-        return cls(*[sigma] * count)
+        if p11 is not None:
+            p11 = jnp.asarray(_real("p11", p11, 0.0, False, "p11 = 0 attends to all tokens alike"), dtype=float)
+        return cls(*[sigma] * count, p11)
 
     def plateau(self) -> Float[Array, ""]:
         """The level at which Loss_IH waits."""
@@ -140,14 +203,15 @@ class InductionProblem:
         """The value of v2 on the plateau."""
         return v_plateau(self.population_loss().induction)
 
-    def milestones(self) -> dict[str, Condition]:
-        """The milestones of MATH section 5, each a first crossing.
+    def milestones(self, loss: Any = None) -> dict[str, Condition]:
+        """The milestones of MATH section 5, each a first crossing, of `loss` (by default the exact one at p11 = inf).
 
         T_I: Loss_G4 = 1% of its start. T_o: Loss_IH = plateau + 1% (start - plateau). T_II, T_III: Loss_IH = 99%, 1% of
-        the plateau. T_II_of_initial, T_III_of_initial: Loss_IH = 99%, 1% of its start.
+        the plateau. T_II_of_initial, T_III_of_initial: Loss_IH = 99%, 1% of its start. At w = 0 the first layer does
+        not matter, so the plateau is the same at every p11.
         """
-        loss = self.population_loss()
-        level = plateau(loss.induction)
+        loss = self.population_loss() if loss is None else loss
+        level = self.plateau()
         return {
             "T_I": Below(loss.fourgram, fraction=0.01, of="initial"),
             "T_o": Below(ExcessOverPlateau(loss.induction, level), fraction=0.01, of="initial"),
@@ -155,4 +219,23 @@ class InductionProblem:
             "T_III": Below(loss.induction, 0.01 * level),
             "T_II_of_initial": Below(loss.induction, fraction=0.99, of="initial"),
             "T_III_of_initial": Below(loss.induction, fraction=0.01, of="initial"),
+        }
+
+    def emergence(self, loss: Any) -> dict[str, Condition]:
+        """More milestones, for when both layers are trained (MATH sections 7, 8): when is what learned?
+
+        T_fourgram_half, T_induction_half: the part's loss is half of what it is without output (v1 = 0, v2 = 0).
+        T_v2: v2 = 90% of A_i. T_induction_half_of_initial, T_induction_tenth_of_initial: Loss_IH = 50%, 10% of its
+        start.
+        """
+        exact = self.population_loss().induction
+        without = 0.5 * exact.amplitude**2 * exact.table.kcc
+        A_g = self.alpha_star / (1.0 + self.alpha_star)
+        power = self.tokens.variance + self.tokens.mean**2
+        return {
+            "T_v2": Above(Output(), 0.9 * exact.amplitude),
+            "T_fourgram_half": Below(loss.fourgram, 0.25 * self.d * A_g**2 * power),
+            "T_induction_half": Below(loss.induction, 0.5 * without),
+            "T_induction_half_of_initial": Below(loss.induction, fraction=0.5, of="initial"),
+            "T_induction_tenth_of_initial": Below(loss.induction, fraction=0.1, of="initial"),
         }
