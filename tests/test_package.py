@@ -24,6 +24,8 @@ NAMES = [
     "solve",
     "load",
     "Trajectory",
+    "descend",
+    "Descent",
     "Status",
     "Below",
     "Above",
