@@ -115,7 +115,7 @@ def laplace_body(
     out, and only the product of both modulations is left, so that steep slopes of a continuous law bear twice the step.
     Raises `TableError` where there cannot be enough.
     """
-    low, high = _laplace_window(slopes, n, x, p, tolerance)
+    low, high = laplace_window(slopes, n, x, p, tolerance)
     step = math.pi**2 / _digits(q_weights, 21.0 if continuous else 27.0)
     if continuous:
         step = step * (1.0 + np.minimum(1.0, np.abs(slopes) / 4.0))
@@ -140,7 +140,11 @@ def laplace_rule(
     q^k)`, `q = e^{-h}`, is summed by the Gauss rule of that discrete measure: little q-Legendre polynomials,
     whose recurrence is explicit, `tail` nodes, exact for powers of u below 2 tail.  *derived*
     """
-    low, high = _laplace_window(slopes, n, x, p, tolerance)
+    return laplace_nodes(*laplace_window(slopes, n, x, p, tolerance), body, tail)
+
+
+def laplace_nodes(low: Vector, high: Vector, body: int, tail: int) -> tuple[Vector, Vector]:
+    """The nodes and weights of `laplace_rule` for the windows [low, high] of log u, both [B]."""
     start = low + math.log(0.7 * tail)  # `tail` Gauss nodes on [0, u] hold exp(-u Z) to 1e-12 up to u Z = .7 tail
     high = np.maximum(high, start + 1.0)
     step = (high - start) / body
@@ -150,7 +154,7 @@ def laplace_rule(
     return log_u, np.concatenate([weights / nodes, np.broadcast_to(step[:, None], upper.shape)], axis=1)
 
 
-def _laplace_window(slopes: Vector, n: float, x: Vector, p: Vector, tolerance: Vector) -> tuple[Vector, Vector]:
+def laplace_window(slopes: Vector, n: float, x: Vector, p: Vector, tolerance: Vector) -> tuple[Vector, Vector]:
     """-log of a value that Z exceeds, and log of a u at which E exp(-u Z) falls below, with probability `tolerance`."""
     if x.size > 256:  # the window needs no accuracy
         thin = x.size // 128
