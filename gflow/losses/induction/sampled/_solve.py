@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
 
@@ -125,6 +126,11 @@ def _left(loss: SampledLoss, run: Any) -> bool:
     return not is_inside(loss.induction, float(last.final.logit_scale))
 
 
+@eqx.filter_jit
+def _errors(loss: SampledLoss, params: Any) -> dict[str, Any]:
+    return loss.standard_error(params)
+
+
 def _attach(
     trajectory: Trajectory, others: Sequence[Trajectory], loss: SampledLoss, factor: float, about: dict[str, Any]
 ) -> None:
@@ -147,5 +153,5 @@ def _attach(
     assert flow is not None  # a fresh trajectory has one
     trajectory.flow = dataclasses.replace(flow, loss=loss)
     ends = {"initial": trajectory.initial, "final": trajectory.final}
-    errors = {end: {k: float(v) for k, v in loss.standard_error(p).items()} for end, p in ends.items()}
+    errors = {end: {k: float(v) for k, v in _errors(loss, p).items()} for end, p in ends.items()}
     trajectory.provenance["sampling"] = about | {"milestones": rows, "loss_standard_error": errors}
