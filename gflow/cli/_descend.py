@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gflow.cli._output import Output
-from gflow.cli._prepare import WORTH_KEEPING, compile_seconds, load_ahead, make_problem
+from gflow.cli._prepare import WORTH_KEEPING, compile_seconds, load_ahead, make_loss, make_problem
 from gflow.cli._signals import check, prompt_exit
 from gflow.config import TrainConfig
 from gflow.io.compilation import prefer_quick_compilation
@@ -33,7 +33,7 @@ def run(config: TrainConfig, output: Output, leave: Callable[[], None]) -> Train
         output.phase("loading JAX")
         started = time.perf_counter()
         import gflow
-        from gflow.training import FreshBatches, optimizer
+        from gflow.training import optimizer
         from gflow.training._optimizers import LEARNING_RATES
 
         gflow.enable_compilation_cache()
@@ -43,8 +43,8 @@ def run(config: TrainConfig, output: Output, leave: Callable[[], None]) -> Train
         output.phase("preparing the loss")
         started = time.perf_counter()
         load_ahead(config)
-        loss, params, conditions = _prepare(problem, config)
-        batches = None if config.batch is None else FreshBatches.of(problem, config.batch)
+        trained, loss, params, conditions = _prepare(problem, config, output)
+        batches = _batches(problem, config, trained, loss)
         table = time.perf_counter() - started
     lr = config.lr or LEARNING_RATES[config.optimizer]
     rule = optimizer(config.optimizer, **config.numbers)
@@ -55,44 +55,35 @@ def run(config: TrainConfig, output: Output, leave: Callable[[], None]) -> Train
     if config.training == "second-layer":
         descent.provenance["predictions"] = {"plateau": float(problem.plateau())}  # for its figure
     numbers = {name: float(value) for name, value in rule.numbers.items()}
-    measured_on = repr(loss)
+    gradient = repr(trained) if config.batch is None else f"fresh batches of {config.batch} sequences"
     return Trained(
         descent,
         {"load": loading, "table": table, **seconds},
         {"name": config.optimizer, "lr": lr, **numbers},
-        "the loss itself" if config.batch is None else f"fresh batches of {config.batch} sequences",
-        measured_on,
+        gradient,
+        repr(loss),
     )
 
 
-def _prepare(problem: Any, config: TrainConfig) -> tuple[Any, Any, dict[str, Any]]:
-    """Loss, initial parameters and milestones."""
-    if config.evaluate == "sampled":
-        size = {"samples": config.samples, "accuracy": config.accuracy}
-        known = {name: value for name, value in size.items() if value is not None}
-        loss = problem.sampled_loss(scrambles=config.scrambles, seed=config.seed, **known)
-    else:
-        loss = problem.full_loss() if config.training == "joint" else problem.population_loss()
+def _prepare(problem: Any, config: TrainConfig, output: Output) -> tuple[Any, Any, Any, dict[str, Any]]:
+    """The loss that is trained, the one that is reported, initial parameters and milestones.
+
+    At p11 = inf the exact loss costs nothing, so it is what is reported. At finite p11 the two are the same.
+    """
+    trained = make_loss(problem, config, output)
     if config.training == "joint":
         params = problem.initial_params(config.sigma_init, p11=config.sigma_init)
-    else:
-        params = problem.initial_params(config.sigma_init)
-    return loss, params, _milestones(problem, loss, config)
+        return trained, trained, params, problem.emergence(trained)
+    return trained, problem.population_loss(), problem.initial_params(config.sigma_init), problem.milestones()
 
 
-def _milestones(problem: Any, loss: Any, config: TrainConfig) -> dict[str, Any]:
-    """At p11 = inf those of the exact loss, which cost nothing; else halves and tenths, for there is no plateau."""
-    from gflow import Below
+def _batches(problem: Any, config: TrainConfig, trained: Any, reported: Any) -> Any:
+    """What drives the steps where it is not the reported loss."""
+    from gflow.training import FixedSample, FreshBatches
 
-    if config.training == "second-layer":
-        return problem.milestones()
-    parts = {"fourgram": loss.fourgram, "induction": loss.induction}
-    shares = {"half": 0.5, "tenth": 0.1}
-    return {
-        f"{part}_{word}": Below(function, fraction=share)
-        for part, function in parts.items()
-        for word, share in shares.items()
-    }
+    if config.batch is not None:
+        return FreshBatches.of(problem, config.batch)
+    return None if trained is reported else FixedSample(trained)
 
 
 def _train(

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+from gflow.cli._output import Output
 from gflow.config import FiniteTokens
 
 WORTH_KEEPING = 5.0  # seconds of a run for which a Ctrl-C waits, even if JAX is compiling just then
@@ -29,6 +30,18 @@ def make_problem(config: Any) -> Any:
         d=config.d,
         parametrization=config.parametrization,
     )
+
+
+def make_loss(problem: Any, config: Any, output: Output) -> Any:
+    """The loss that a configuration asks for: exact at p11 = inf or at finite p11, or sampled."""
+    if config.evaluate == "sampled":
+        return problem.sampled_loss(
+            config.samples, scrambles=config.scrambles, seed=config.seed, accuracy=config.accuracy
+        )
+    if config.training == "second-layer":
+        return problem.population_loss()
+    output.phase("tabulating the loss at finite p11 (minutes; kept for next time)")
+    return problem.full_loss(progress=lambda at: output.progress(f"{at.done} of {at.total}"))
 
 
 def describe(config: Any) -> str:

@@ -83,7 +83,7 @@ def step_table(descent: Any) -> str:
     rows = [("milestone", "meaning", "step", "time")]
     for name, found in descent.milestones.items():
         meaning = MEANING.get(name) or found.condition
-        step = LABELS[found.status] if found.step is None else f"{found.step:.7g}"
+        step = "not reached" if found.step is None else f"{found.step:.7g}"
         rows.append((name, meaning, step, _number(found.time, 7)))
     return table(rows, left=2)
 

@@ -85,7 +85,10 @@ def _report(trained: _descend.Trained, output: Output, problems: dict[str, str])
         return
     lines = ["", _summary.step_table(descent)] if descent.milestones else [""]
     lines += ["", _summary.losses_text(losses)]
-    lines.append(f"gradient of {trained.gradient}; losses and milestones of {trained.measured_on}")
+    if trained.gradient == trained.measured_on:
+        lines.append(f"gradient, losses and milestones of {trained.gradient}")
+    else:
+        lines.append(f"gradient of {trained.gradient}; losses and milestones of {trained.measured_on}")
     seconds = trained.seconds
     lines.append(
         f"{descent.steps[-1]} steps; loss {seconds['table']:.2g} s, compilation {seconds['compile']:.2g} s, "

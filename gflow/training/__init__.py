@@ -12,12 +12,13 @@ _HOMES = {
     "StepMilestone": "gflow.training._status",
     "distance_to_flow": "gflow.training._distance",
     "FlowDistance": "gflow.training._distance",
+    "FixedSample": "gflow.training._batches",
     "FreshBatches": "gflow.training._batches",
     "optimizer": "gflow.training._optimizers",
 }
 
 if TYPE_CHECKING:
-    from gflow.training._batches import FreshBatches as FreshBatches
+    from gflow.training._batches import FixedSample as FixedSample, FreshBatches as FreshBatches
     from gflow.training._descend import descend as descend
     from gflow.training._descent import Descent as Descent
     from gflow.training._distance import FlowDistance as FlowDistance, distance_to_flow as distance_to_flow

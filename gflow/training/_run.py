@@ -199,7 +199,7 @@ class Run:
                 return Outcome.milestones_reached, "every milestone was found"
             return Outcome.max_steps, f"{k} steps were made and a milestone is still missing"
         value = float(self.state.loss)
-        of = "loss of the batch" if self.task.batches is not None else "loss"
+        of = "training loss" if self.task.batches is not None else "loss"
         leaf = leaf_names(self.state.params)[int(self.state.leaf)]
         text = {
             LOSS: f"the {of} is {value} at {what}",

@@ -258,7 +258,7 @@ def test_a_batch_that_is_not_finite_is_named() -> None:
 
     run = descend(quadratic, START, "gd", 100, lr=0.1, batches=batches, key=0, save=None)
     assert run.status is Outcome.non_finite
-    assert "the loss of the batch is nan at step 4" in run.message  # .8^4 < .5
+    assert "the training loss is nan at step 4" in run.message  # .8^4 < .5
     assert run.steps[-1] == 4
 
 
