@@ -184,7 +184,9 @@ def examine(
         when = jnp.where(exact, s1 + delta, s0 + theta * h)
         error = jnp.where(exact, jnp.abs(spread) / jnp.where(slope > 0, slope, 1.0), h)
         target = s0 + jnp.min(jnp.where(missing, theta, 1.0)) * h
-        # a landing that found nothing (the interpolant was wrong) simply ends
+        # a landing that found nothing (the interpolant was wrong) simply ends, but counts: before a jump, or the end of
+        # a range where the function is NaN, landing could go on for ever
+        tries = jnp.where(again, found.landings + 1, jnp.where(jnp.any(take), 0, found.landings))
         return Found(
             reached=found.reached | take,
             s=jnp.where(take, when, found.s),
@@ -192,11 +194,14 @@ def examine(
             gap=found.gap,
             land=jnp.where(again, target, jnp.inf),
             resume=jnp.where(again, jnp.maximum(h, found.resume), found.resume),
-            landings=jnp.where(again, found.landings + 1, 0),
+            landings=tries,
         ), ~again & accept
 
     found, keep = jax.lax.cond(look, look_closer, lambda f: (f, accept), found)
-    return eqx.tree_at(lambda f: f.gap, found, jnp.where(keep, gaps[-1], found.gap)), keep
+    # an ordinary step on the way ends a series of landings
+    landings = jnp.where(look | ~accept, found.landings, 0)
+    gap = jnp.where(keep, gaps[-1], found.gap)
+    return eqx.tree_at(lambda f: (f.gap, f.landings), found, (gap, landings)), keep
 
 
 def _crossing(

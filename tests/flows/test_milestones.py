@@ -200,3 +200,16 @@ def test_float32_milestones():
     assert trajectory.stats["dtype"] == "float32"
     assert trajectory.milestones["half"].time == pytest.approx(closed, rel=1e-4)
     assert jax.config.jax_enable_x64
+
+
+@pytest.mark.parametrize("hole", [np.nan, -1.0], ids=["nan", "jump"])
+def test_a_level_first_seen_beyond_a_hole_in_the_watched_function(hole):
+    """The function is undefined, or elsewhere, where it would cross: the first time it is seen beyond counts."""
+    chain = ChainLoss(2)
+    f = lambda w: jnp.where((w > 0.3) & (w < 0.7), hole, w)  # noqa: E731
+    run = solve(chain, jnp.asarray(0.01), milestones={"m": Above(f, 0.5)}, max_steps=500)
+    assert run.status is Status.milestones_reached
+    seen, found = float(chain.time(jnp.asarray(0.7), jnp.asarray(0.01))), run.milestones["m"]
+    assert found.time == pytest.approx(seen, rel=1e-4)
+    assert abs(found.time - seen) <= found.error
+    assert run.stats["accepted"] + run.stats["rejected"] < 100
