@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 import gflow
+from gflow.cli._output import Output
+from gflow.cli._prepare import make_loss
 from gflow.cli.main import run
 from gflow.config import TrainConfig, resolve
 from gflow.errors import InputError
@@ -86,6 +88,50 @@ def test_fresh_batches_follow_the_flow_too(capsys: pytest.CaptureFixture[str]) -
     again = train([*words, "--seed", "1"], capsys)
     assert again["milestones"] == found["milestones"]
     assert train([*words, "--seed", "2"], capsys)["milestones"] != found["milestones"]
+
+
+@pytest.mark.slow
+def test_joint_training_on_a_sample_follows_its_flow(capsys: pytest.CaptureFixture[str]) -> None:
+    """Six parameters, the same fixed sequences, a small step: the times of `solve` on that very loss."""
+    words = "--training joint --evaluate sampled --samples 512 --scrambles 4 --seed 7"
+    words += " --L 10 --w-star 1 --sigma-init 0.1 --tokens rademacher --lr 0.05 --steps 2500"
+    found = train(words.split(), capsys)
+    assert found["params"]["initial"]["p11"] == 0.1
+    assert found["measured_on"] == found["gradient"]
+    assert "512 sequences in 4 scrambles" in found["gradient"]
+    problem = gflow.InductionProblem(L=10, alpha_star=1.0, w_star=1.0, tokens="rademacher")
+    loss = problem.sampled_loss(512, scrambles=4, seed=7)
+    flow = gflow.solve(
+        loss, problem.initial_params(0.1, p11=0.1), t1=125.0, milestones=problem.emergence(loss), rtol=1e-6
+    )
+    reached = {name: m.time for name, m in flow.milestones.items() if m.time is not None}
+    assert len(reached) >= 3
+    for name, time in reached.items():
+        assert found["milestones"][name]["time"] == pytest.approx(time, rel=5e-3), name
+
+
+@pytest.mark.parametrize(
+    ("settings", "called"),
+    [
+        ({}, ("population_loss",)),
+        ({"training": "joint"}, ("full_loss",)),
+        ({"evaluate": "sampled", "samples": 128, "seed": 3}, ("sampled_loss", 128, 8, 3, None)),
+        ({"evaluate": "sampled", "training": "joint", "accuracy": 0.1}, ("sampled_loss", None, 8, 0, 0.1)),
+    ],
+)
+def test_which_loss_a_configuration_asks_for(settings: dict[str, Any], called: tuple[Any, ...]) -> None:
+    class Problem:
+        def population_loss(self) -> Any:
+            return ("population_loss",)
+
+        def full_loss(self, progress: Any) -> Any:
+            progress(type("Building", (), {"done": 1, "total": 2})())
+            return ("full_loss",)
+
+        def sampled_loss(self, samples: Any, *, scrambles: int, seed: int, accuracy: Any) -> Any:
+            return ("sampled_loss", samples, scrambles, seed, accuracy)
+
+    assert make_loss(Problem(), TrainConfig(**settings), Output(quiet=True)) == called
 
 
 def test_a_rate_too_large_is_one_line_with_a_smaller_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
