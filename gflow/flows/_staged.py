@@ -147,12 +147,8 @@ class StagedTrajectory:
     @functools.cached_property
     def losses(self) -> dict[str, np.ndarray]:
         """Parts of the loss at every sample, and "total": each [N]."""
-        losses = [trajectory.losses for trajectory in self.stages.values()]
-        names = dict.fromkeys(name for part in losses for name in part)
-        nan = [np.full(len(t.ts), np.nan) for t in self.stages.values()]
-        return {
-            name: np.concatenate([part.get(name, gap) for part, gap in zip(losses, nan, strict=True)]) for name in names
-        }
+        runs = list(self.stages.values())
+        return join_losses([run.losses for run in runs], [len(run.ts) for run in runs])
 
     def at(self, t: Any) -> PyTree:
         """Parameters at global time `t` (a number, an array [M], or a milestone's name), like `params`.
@@ -161,28 +157,41 @@ class StagedTrajectory:
         stage's clock, so it loses no digits. Raises `InputError` outside [0, t1_reached].
         """
         if isinstance(t, str):
-            if t not in self.milestones:
-                raise InputError(f"at({t!r}): no such milestone; there are {', '.join(self.milestones) or 'none'}")
-            stage = self.milestones[t].stage
-            path = self.stages[stage].at(t)
+            path = self.stages[self._milestone(t).stage].at(t)
             return join([jax.tree.map(lambda x: np.asarray(x)[None], path)], [1], like=self._shapes(), squeeze=True)
+        pieces, back = self._split(t)
+        paths = [trajectory.at(local) for trajectory, local in pieces]
+        joined = join(paths, [len(local) for _, local in pieces], like=self._shapes())
+        pick = (lambda x: x[back]) if np.ndim(t) else (lambda x: np.asarray(x[0]))
+        return jax.tree.map(lambda x: pick(x) if isinstance(x, np.ndarray) else x, joined)
+
+    def losses_at(self, t: Any) -> dict[str, Any]:
+        """Parts of the loss at time `t` (as in `at`), and "total"; NaN where the stage's loss has no such part."""
+        if isinstance(t, str):
+            return self.stages[self._milestone(t).stage].losses_at(t)
+        pieces, back = self._split(t)
+        joined = join_losses([run.losses_at(local) for run, local in pieces], [len(local) for _, local in pieces])
+        return {name: values[back] if np.ndim(t) else float(values[0]) for name, values in joined.items()}
+
+    def _milestone(self, name: str) -> StagedMilestone:
+        if name not in self.milestones:
+            raise InputError(f"at({name!r}): no such milestone; there are {', '.join(self.milestones) or 'none'}")
+        return self.milestones[name]
+
+    def _split(self, t: Any) -> tuple[list[tuple[Trajectory, np.ndarray]], np.ndarray]:
+        """The stages that hold times `t`, with local times; and the order that puts results end to end back."""
         ts = np.atleast_1d(np.asarray(t, dtype=float))
         end = self.t1_reached
         if ts.size and not (np.min(ts) >= 0 and np.max(ts) <= end * (1 + 1e-12)):
             raise InputError(f"at(t): t = {np.min(ts):g} .. {np.max(ts):g} leaves the run, 0 .. {end:g}")
         offsets = np.array(list(self.offsets.values()))
         which = np.clip(np.searchsorted(offsets, ts, side="right") - 1, 0, None)
-        order = np.argsort(which, kind="stable")
-        paths, sizes = [], []
-        for i, trajectory in enumerate(self.stages.values()):
-            local = np.clip(ts[which == i] - offsets[i], 0.0, trajectory.t1_reached)
-            if len(local):
-                paths.append(trajectory.at(local))
-                sizes.append(len(local))
-        joined = join(paths, sizes, like=self._shapes())
-        back = np.argsort(order)
-        pick = (lambda x: x[back]) if np.ndim(t) else (lambda x: np.asarray(x[0]))
-        return jax.tree.map(lambda x: pick(x) if isinstance(x, np.ndarray) else x, joined)
+        runs = list(self.stages.values())
+        pieces = [
+            (runs[i], np.clip(ts[which == i] - offsets[i], 0.0, runs[i].t1_reached))
+            for i in (np.unique(which) if ts.size else [0])
+        ]
+        return pieces, np.argsort(np.argsort(which, kind="stable"))
 
     def _shapes(self) -> list[PyTree]:
         return [trajectory.initial for trajectory in self.stages.values()]
@@ -221,6 +230,15 @@ class StagedTrajectory:
             lines += [f"  {line}" for line in rest]
         lines += [f"  {name}: not begun" for name in self.planned if name not in self.stages]
         return "\n".join(lines)
+
+
+def join_losses(parts: list[dict[str, np.ndarray]], sizes: list[int]) -> dict[str, np.ndarray]:
+    """Parts of losses of those sizes, end to end; NaN where one has no such part."""
+    names = dict.fromkeys(name for part in parts for name in part)
+    gaps = [np.full(size, np.nan) for size in sizes]
+    return {
+        name: np.concatenate([part.get(name, gap) for part, gap in zip(parts, gaps, strict=True)]) for name in names
+    }
 
 
 def join(paths: list[PyTree], sizes: list[int], like: list[PyTree] | None = None, squeeze: bool = False) -> PyTree:
