@@ -162,10 +162,11 @@ def test_case_16_an_interrupted_run_is_saved(number: signal.Signals, tmp_path: P
         COMMAND, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
         assert process.stderr is not None
+        # one report in two seconds: after four the run is long enough to be worth keeping, however busy the machine
         reports = 0
         for line in process.stderr:
             reports += "training: step" in line
-            if reports == 2:
+            if reports == 4:
                 break
         process.send_signal(number)
         out, err = process.communicate(timeout=60)
