@@ -16,13 +16,18 @@ _HOMES = {
     "start_ranks": "signs",
     "pick_seeds": "signs",
     "singular_probability": "signs",
+    "mechanism_test": "mechanism",
+    "Mechanism": "mechanism",
+    "spread": "_claims",
 }
 
 if TYPE_CHECKING:
+    from gflow.training.matrices._claims import spread as spread
     from gflow.training.matrices._model import Toy as Toy
     from gflow.training.matrices._persist import load_matrices as load_matrices
     from gflow.training.matrices._run import Failure as Failure, MatrixRun as MatrixRun
     from gflow.training.matrices._train import train_matrices as train_matrices
+    from gflow.training.matrices.mechanism import Mechanism as Mechanism, mechanism_test as mechanism_test
     from gflow.training.matrices.plateaus import Plateau as Plateau, find_plateaus as find_plateaus
     from gflow.training.matrices.signs import (
         pick_seeds as pick_seeds,

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Int
 
 from gflow.errors import InputError
-from gflow.training.matrices import _claims
+from gflow.training.matrices import _claims, _verdicts
 from gflow.training.matrices._claims import Claim
 from gflow.training.matrices._model import Toy, seed_keys
 from gflow.training.matrices._run import MatrixRun
@@ -45,6 +45,11 @@ class Mechanism:
     unfinished: list[int]
 
     @property
+    def dimension(self) -> int:
+        """d."""
+        return self.run.singular_KQ.shape[-1]
+
+    @property
     def control_rejected(self) -> bool:
         """Whether the control is what it should be."""
         return all(c.verdict != _claims.SUPPORTED for c in self.claims["unrelated"])
@@ -68,6 +73,14 @@ class Mechanism:
             level = float(np.median(self.level[waits])) if np.any(waits) else None
             found[int(rank)] = {"seeds": int(those.sum()), "plateau": int(waits.sum()), "level": level}
         return found
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, fit for JSON."""
+        return _verdicts.as_dict(self)
+
+    def report(self) -> str:
+        """Tables and verdicts for people."""
+        return _verdicts.report(self, MATRICES)
 
 
 def rank_classes(d: int) -> list[tuple[int, ...]]:
