@@ -89,7 +89,7 @@ class ProblemFlags:
     ] = None
     training: Annotated[str | None, flag("--training", PROBLEM, "What is trained. [default: second-layer]")] = None
     evaluate: Annotated[
-        str | None, flag("--evaluate", PROBLEM, "How the loss is evaluated: exact or sampled. [default: exact]")
+        str | None, flag("--evaluate", PROBLEM, "exact or sampled. [default: exact, where there is an exact loss]")
     ] = None
     samples: Annotated[int | None, whole("--samples", PROBLEM, "Sampled: how many sequences.")] = None
     scrambles: Annotated[

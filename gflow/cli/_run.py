@@ -10,13 +10,14 @@ from collections.abc import Callable
 from typing import Any
 
 from gflow.cli import _own
+from gflow.cli._induction import TAIL, make_plan
 from gflow.cli._output import Output, plain
-from gflow.cli._prepare import WORTH_KEEPING, compile_seconds, load_ahead, make_problem
+from gflow.cli._prepare import WORTH_KEEPING, compile_seconds, load_ahead
 from gflow.cli._signals import check, prompt_exit
 from gflow.config import IntegrateConfig
 from gflow.io.compilation import prefer_quick_compilation
 
-TAIL = 1.0  # how far a run goes on after its last milestone, in units of that milestone's time: shows the convergence
+SAMPLED_SOLVER = "rodas5p"
 BOUND_STATES = 256  # states along the run at which the loss's error bound is evaluated
 
 
@@ -50,17 +51,28 @@ def _run_induction(config: IntegrateConfig, output: Output, leave: Callable[[], 
 
         gflow.enable_compilation_cache()
         prefer_quick_compilation()
-        problem = make_problem(config)
-        params = problem.initial_params(config.sigma_init)
         loading = time.perf_counter() - started
         output.phase("tabulating the loss (kept for next time)")
         started = time.perf_counter()
         load_ahead(config)
-        loss = problem.population_loss()
-        conditions = problem.milestones()
+        plan = make_plan(config, output)
         table = time.perf_counter() - started
-    traj, seconds = _solve(loss, params, conditions, config, output, leave)
-    return Run(traj, {"load": loading, "table": table, **seconds}, problem, loss)
+
+    def integrate(**policy: Any) -> Any:
+        if config.evaluate == "exact":
+            return plan.integrate(plan.loss, estimate_error=True, **policy)
+        from gflow.losses.induction.sampled import run_scrambles
+
+        # far below the sampling error
+        policy = {
+            **policy,
+            "rtol": config.rtol or 1e-6,
+            "solver": SAMPLED_SOLVER if config.solver == "auto" else config.solver,
+        }
+        return run_scrambles(plan.loss, plan.params, lambda loss: plan.integrate(loss, **policy))
+
+    traj, seconds = _solve(integrate, config, output, leave)
+    return Run(traj, {"load": loading, "table": table, **seconds}, plan.problem, plan.loss)
 
 
 def compare(finished: Run, config: IntegrateConfig, output: Output) -> None:
@@ -68,15 +80,22 @@ def compare(finished: Run, config: IntegrateConfig, output: Output) -> None:
     if finished.problem is None:
         return
     output.phase("comparing with theory")
-    problem, loss = finished.problem, finished.loss
+    problem, traj = finished.problem, finished.traj
     finished.plateau = float(problem.plateau())
-    finished.error_bound = _error_bound(finished.traj, loss)
+    # the theory is that of the second layer at p11 = inf, beside whatever was trained
+    last = list(traj.stages.values())[-1] if hasattr(traj, "stages") else traj
+    sampling = last.provenance.get("sampling")
+    if sampling is not None:
+        finished.error_bound = {"loss_standard_error": sampling["loss_standard_error"]}
+    else:
+        finished.error_bound = _error_bound(last, last.flow.loss)
     from gflow.theory import measured, predictions
 
-    finished.measured = {"growth_rate": measured.growth_rate(finished.traj)}
-    finished.predictions = plain(predictions.predict(problem, loss, config.sigma_init))
+    finished.measured = {"growth_rate": measured.growth_rate(last)}
+    finished.predictions = plain(predictions.predict(problem, problem.population_loss(), config.sigma_init))
     # into the file too, so that its figure can be drawn without computing them again
-    finished.traj.provenance["predictions"] = {"plateau": finished.plateau, **finished.predictions}
+    for run in {id(run): run for run in (traj, last)}.values():
+        run.provenance["predictions"] = {"plateau": finished.plateau, **finished.predictions}
 
 
 def _run_own(config: IntegrateConfig, output: Output, leave: Callable[[], None]) -> Run:
@@ -97,19 +116,19 @@ def _run_own(config: IntegrateConfig, output: Output, leave: Callable[[], None])
         _own.check_loss(function, config.loss, params)
         conditions = _own.conditions(function, tables)
         loading = time.perf_counter() - started
-    traj, seconds = _solve(function, params, conditions, config, output, leave)
+
+    def integrate(**policy: Any) -> Any:
+        flow = gflow.GradientFlow(function)
+        tail = TAIL if config.t1 is None else 0.0
+        return gflow.solve(flow, params, milestones=conditions, t1=config.t1, tail=tail, estimate_error=True, **policy)
+
+    traj, seconds = _solve(integrate, config, output, leave)
     return Run(traj, {"load": loading, "table": 0.0, **seconds})
 
 
 def _solve(
-    loss: Any,
-    params: Any,
-    conditions: dict[str, Any],
-    config: IntegrateConfig,
-    output: Output,
-    leave: Callable[[], None],
+    integrate: Callable[..., Any], config: IntegrateConfig, output: Output, leave: Callable[[], None]
 ) -> tuple[Any, dict[str, float]]:
-    import gflow
     from gflow.io.provenance import provenance
 
     began: dict[str, float] = {}
@@ -121,26 +140,19 @@ def _solve(
         now = time.perf_counter()
         began.setdefault("integrating", now)
         guard.precious = now - began["integrating"] > WORTH_KEEPING
-        where = "" if news["block"] == "all" else f"{news['block']} "
+        where = f"stage {news['stage']}, " if "stage" in news else ""
+        where += "" if news["block"] == "all" else f"{news['block']} "
         found = f", {len(news['found'])} of {news['wanted']} milestones" if news["wanted"] else ""
         output.progress(f"{where}t = {news['t']:.4g}, loss {news['loss']:.4g}, {news['steps']} steps{found}")
 
-    policy: dict[str, Any] = {"solver": config.solver, "rtol": config.rtol, "atol": config.atol, "t1": config.t1}
+    policy: dict[str, Any] = {"solver": config.solver, "rtol": config.rtol, "atol": config.atol}
     if config.max_steps is not None:
         policy["max_steps"] = config.max_steps
     output.phase("integrating")
     started = time.perf_counter()
     # for its first steps the driver compiles for seconds: a signal then ends the process, and loses little
     with compile_seconds() as compiled, prompt_exit(leave) as guard:
-        traj = gflow.solve(
-            gflow.GradientFlow(loss),
-            params,
-            milestones=conditions,
-            tail=TAIL if config.t1 is None else 0.0,
-            estimate_error=True,
-            progress=told,
-            **policy,
-        )
+        traj = integrate(progress=told, **policy)
         _ = traj.losses  # the rest of the path is filled in when asked for: here, where it is timed and guarded
     wall = time.perf_counter() - started
     traj.provenance.update(provenance(config.as_dict()))

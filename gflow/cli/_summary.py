@@ -13,6 +13,12 @@ MEANING = {
     "T_III": "induction loss at 1% of the plateau",
     "T_II_of_initial": "induction loss at 99% of its start",
     "T_III_of_initial": "induction loss at 1% of its start",
+    "T_p11": "p11 reaches the end of stage I",
+    "T_v2": "v2 at 90% of its final value",
+    "T_fourgram_half": "4-gram loss at half of that without output",
+    "T_induction_half": "induction loss at half of that without output",
+    "T_induction_half_of_initial": "induction loss at 50% of its start",
+    "T_induction_tenth_of_initial": "induction loss at 10% of its start",
 }
 
 LABELS = {"not_reached_by_t1": "not by t1", "solver_stopped": "not reached"}  # of a milestone without a time
@@ -27,13 +33,20 @@ def params_dict(params: Any, index: int | None = None) -> dict[str, Any]:
     out: dict[str, Any] = {"p11": "inf"} if "p11" in named and named["p11"] is None else {}
     for name, value in named.items():
         if value is not None:
-            out[name] = value if index is None else value[index]
+            entry = value if index is None else value[index]
+            infinite = getattr(entry, "ndim", 0) == 0 and not isinstance(entry, str) and math.isinf(float(entry))
+            out[name] = "inf" if infinite else entry
     return out
 
 
 def milestones_dict(traj: Any) -> dict[str, Any]:
     """Time by name, None for a level never crossed."""
-    return {name: found.time for name, found in traj.milestones.items()}
+    return {name: moment(found) for name, found in traj.milestones.items()}
+
+
+def moment(found: Any) -> float | None:
+    """Time of a milestone, in a schedule since its stage began."""
+    return getattr(found, "local", found.time)
 
 
 def details_dict(traj: Any) -> dict[str, Any]:
@@ -46,12 +59,17 @@ def details_dict(traj: Any) -> dict[str, Any]:
 
 def stationary_dict(traj: Any) -> dict[str, Any]:
     """The Hessian's verdict per block, where the flow last rested."""
-    return {name: _point(point) for name, point in traj.stationary.items()}
+    return {name: _point(point) for name, point in _last(traj).stationary.items()}
 
 
 def saddles_dict(traj: Any) -> dict[str, Any]:
     """The saddles that the flow paused at and left, per block."""
-    return {name: [_point(point) for point in points] for name, points in traj.saddles.items()}
+    return {name: [_point(point) for point in points] for name, points in _last(traj).saddles.items()}
+
+
+def _last(traj: Any) -> Any:
+    """The trajectory itself, or that of the last stage of a schedule."""
+    return list(traj.stages.values())[-1] if hasattr(traj, "stages") else traj
 
 
 def _point(point: Any) -> dict[str, Any]:
@@ -70,9 +88,10 @@ def milestone_table(traj: Any, predictions: dict[str, Any]) -> str:
     for name, found in traj.milestones.items():
         guess = predictions.get(name)
         guess = guess if isinstance(guess, int | float) and math.isfinite(guess) else None
-        ratio = found.time / guess if found.time is not None and guess else None
+        when = moment(found)
+        ratio = when / guess if when is not None and guess else None
         meaning = MEANING.get(name) or found.condition or ""
-        measured = LABELS[found.status] if found.time is None else f"{found.time:.7g}"
+        measured = LABELS[found.status] if when is None else f"{when:.7g}"
         error = "-" if not found.error else f"{found.error:.1g}"
         rows.append((name, meaning, measured, error, _number(guess, 5), _number(ratio, 4)))
     return table(rows, left=2)

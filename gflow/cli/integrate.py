@@ -8,6 +8,7 @@ from cyclopts import Group
 
 from gflow.cli import _run, _summary
 from gflow.cli._finish import attempt, leave, say_interrupted, say_written, write
+from gflow.cli._induction import stages_dict
 from gflow.cli._options import PROBLEM, Common, OutputFlags, ProblemFlags, flag, given, whole
 from gflow.cli._output import Output
 from gflow.cli._prepare import describe
@@ -16,6 +17,7 @@ from gflow.config import IntegrateConfig, read_toml, resolve
 from gflow.io.atomic import check_writable
 
 SOLVER = Group("Solver", sort_key=20)
+STAGES = Group("Layer-wise training", sort_key=15)
 OWN = Group("Your own loss", sort_key=30)
 
 
@@ -24,6 +26,13 @@ def integrate(
     config: Annotated[str | None, flag("--config", PROBLEM, "Settings from a TOML file; flags override it.")] = None,
     problem: ProblemFlags = ProblemFlags(),  # noqa: B008 - frozen
     model: Annotated[str | None, flag("--model", PROBLEM, "Which model. [default: induction]")] = None,
+    p11_until: Annotated[
+        float | None, flag("--p11-until", STAGES, "Stage I ends when p11 reaches this. [default: 3]")
+    ] = None,
+    stage1_t1: Annotated[float | None, flag("--stage1-t1", STAGES, "Stage I ends at this time.")] = None,
+    p11_after: Annotated[
+        str | None, flag("--p11-after", STAGES, "p11 in stage II: infinite or reached. [default: infinite]")
+    ] = None,
     solver: Annotated[
         str | None,
         flag("--solver", SOLVER, "auto, tsit5, dopri5, dopri8, rodas5p, kvaerno3 or kvaerno5. [default: auto]"),
@@ -49,7 +58,7 @@ def integrate(
     """
     flags = given(problem, outputs) | {
         "model": model, "solver": solver, "rtol": rtol, "atol": atol, "t1": t1, "max_steps": max_steps,
-        "loss": loss, "init": init,
+        "loss": loss, "init": init, "p11_until": p11_until, "stage1_t1": stage1_t1, "p11_after": p11_after,
     }  # fmt: skip
     settings = resolve(None if config is None else read_toml(config), flags, source=config or "")
     for path in (settings.out, settings.plot):
@@ -126,6 +135,7 @@ def _document(
         "predictions": finished.predictions,
         "measured": finished.measured,
         "losses": losses,
+        "stages": stages_dict(traj),
         "params": {
             "initial": _summary.params_dict(traj.params, 0),
             "final": _summary.params_dict(traj.params, -1),

@@ -20,12 +20,19 @@ class Config:
     conditional: ClassVar[Mapping[tuple[str, str], tuple[str, ...]]] = {}
 
     def __post_init__(self) -> None:
+        for name, value in self._settled(vars(self)).items():
+            object.__setattr__(self, name, value)
         for name, default in self._defaults().items():
             checked = self._check(name, getattr(self, name))
             object.__setattr__(self, name, checked)  # the dataclass is frozen for everyone else
             if checked != default:
                 self._meaningful([name], vars(self))
         self._agree()
+
+    @classmethod
+    def _settled(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Values that were left open and follow from the others. For subclasses."""
+        return {}
 
     def _agree(self) -> None:
         """Do the values fit together? For subclasses. Raises InputError."""
@@ -41,7 +48,8 @@ class Config:
         """The configuration with these values over the defaults; also refuses a value given where nothing reads it."""
         # checked here, where anything may come, so that the constructor gets values of the types it declares
         checked = {key: cls._check(key, value) for key, value in given.items()}
-        cls._meaningful(checked, cls._defaults() | checked)
+        values = cls._defaults() | checked
+        cls._meaningful(checked, values | cls._settled(values))
         return cls(**checked)
 
     @classmethod

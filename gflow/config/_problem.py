@@ -25,6 +25,14 @@ PROBLEM_RULES: dict[str, Rule] = {
 SAMPLED_KEYS = ("samples", "scrambles", "accuracy")
 
 
+def evaluation(values: Any) -> dict[str, Any]:
+    """Exact wherever there is an exact loss: at p11 = inf always, at finite p11 for gaussian tokens."""
+    if values["evaluate"] is not None:
+        return {}
+    exact = values["training"] == "second-layer" or values["tokens"] == "gaussian"
+    return {"evaluate": "exact" if exact else "sampled"}
+
+
 def agree(config: Any) -> None:
     """Cross checks of the problem's keys. Raises InputError."""
     if config.d > 1 and config.tokens != "gaussian":

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from gflow.config._base import Config
 from gflow.config._checks import show
-from gflow.config._problem import PROBLEM_RULES, SAMPLED_KEYS, agree, whole_length
+from gflow.config._problem import PROBLEM_RULES, SAMPLED_KEYS, agree, evaluation, whole_length
 from gflow.config._rules import Choice, FiniteTokens, Limit, Rule, Text, flag
 from gflow.errors import InputError
 
@@ -39,7 +40,7 @@ class TrainConfig(Config):
     d: int = 1
     parametrization: str = "untied"
     training: str = "second-layer"
-    evaluate: str = "exact"
+    evaluate: str | None = None
     samples: int | None = None
     scrambles: int = 8
     accuracy: float | None = None
@@ -73,6 +74,10 @@ class TrainConfig(Config):
         "overwrite": flag,
     }
     conditional: ClassVar[dict[tuple[str, str], tuple[str, ...]]] = {("evaluate", "sampled"): SAMPLED_KEYS}
+
+    @classmethod
+    def _settled(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        return evaluation(values)
 
     def _agree(self) -> None:
         agree(self)

@@ -18,7 +18,7 @@ def composed_weights(
     """`c_0` and `c_1, ..., c_{n-1}`: the weights of x_{L-2}, x_{L-3}, ... in `sum_k softmax_k(-p21 (n-k)) y_{k+1}`.
 
     `c_m = sum_{i=0}^m e^{-p21 i} e^{-p11 (m-i)} / (N_n(p21) N_{n-i}(p11))`, `N_k(p) = sum_{j<k} e^{-p j}`, by the
-    recurrence `s_m = e^{-p11} s_{m-1} + e^{-p21 m}/N_{n-m}(p11)`: O(n) work, O(log n) deep. Finite, with finite
+    recurrence `s_m = e^{-p11} s_{m-1} + e^{-p21 m}/N_{n-m}(p11)`: O(n) work. Finite, with finite
     derivatives, for every p11 and p21 (0, 1e-12 and 1e8 too). Source: MATH section 3.
     """
     m = jnp.arange(n, dtype=p11.dtype)
@@ -27,11 +27,15 @@ def composed_weights(
     second = attention_moments(p21, jnp.asarray(n, p21.dtype))[0]
     entering = jnp.exp(-p21 * m) * first
 
-    def combine(left: tuple[Array, Array], right: tuple[Array, Array]) -> tuple[Array, Array]:
-        return left[0] * right[0], left[1] * right[0] + right[1]
+    r = jnp.exp(-p11)
 
-    _, s = jax.lax.associative_scan(combine, (jnp.exp(-p11) * one, entering))
-    return second * first[0], second * s[1:]
+    def follow(s: Array, b: Array) -> tuple[Array, Array]:
+        s = r * s + b
+        return s, s
+
+    # a loop: an associative scan is not quicker at these lengths, and takes far longer to compile
+    _, s = jax.lax.scan(follow, entering[0], entering[1:])
+    return second * first[0], second * s
 
 
 class FiniteFourgramLoss(eqx.Module):

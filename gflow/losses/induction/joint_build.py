@@ -37,7 +37,7 @@ def _sizes(n: int) -> tuple[int, int]:
     return 22, 20 if n <= 24 else 22 if n <= 60 else 24 if n <= 120 else 28
 
 
-def check_length(L: float) -> int:
+def check_length(L: float | int) -> int:
     """n = L - 2 as the whole number that the chain of keys needs. Raises `InputError`."""
     if int(L) != L:
         raise InputError(f"L={L:g} must be a whole number when p11 is finite; the nearest is L={round(L)}")
@@ -45,29 +45,30 @@ def check_length(L: float) -> int:
 
 
 def build_joint_table(
-    L: float,
+    L: float | int,
     w_star: float,
     d: int = 1,
     lo: float | None = None,
     hi: float | None = None,
     cache: bool = True,
     progress: Progress | None = None,
+    nodes: tuple[int, int] | None = None,
 ) -> JointTable:
     """The table of K1(w, r), K2(w, r) for Gaussian tokens on [lo, hi] (default: [-0.1 c, 1.25 c], c = w*^2).
 
     Computed row by row in r; with `cache` a row that was ever computed on this machine is read, so an interrupted
-    build goes on where it stopped. Cost: rises like L^1.5 (grids near r = 1) at most. Raises `InputError` for an L
-    with a fraction, `TableError` where the error would be above 1e-5.
+    build goes on where it stopped. `nodes`: Chebyshev nodes in w and in r. The cost rises like L^1.5 at most (grids
+    near r = 1). Raises `InputError` for an L with a fraction, `TableError` where the error would be above 1e-5.
     """
     n, c = check_length(L), w_star**2
     low, high = default_domain(w_star)
     lo, hi = 0.4 * low if lo is None else lo, high if hi is None else hi
-    base = make_table(gaussian(), L, w_star, d, min(lo, low), max(hi, high), cache=cache)
-    in_w, in_r = _sizes(n)
+    base = make_table(gaussian(), float(L), w_star, d, min(lo, low), max(hi, high), cache=cache)
+    in_w, in_r = nodes or _sizes(n)
     w, r_max = nodes_on(lo, hi, in_w), largest_r(n)
-    nodes = [unstretch(t, r_max) for t in chebyshev_points(in_r)]
+    at = [unstretch(t, r_max) for t in chebyshev_points(in_r)]
     off = np.unique(np.clip([0.9 * lo, 0.0, 0.37 * c, 0.72 * c, c, hi], lo, hi))
-    jobs = [(r, w, 1.0) for r in nodes] + [(r, off, 1.2) for r in CHECKS]
+    jobs = [(r, w, 1.0) for r in at] + [(r, off, 1.2) for r in CHECKS]
     counts = [queries(n, d, max(abs(lo), hi, c), refine)[0].size for _, _, refine in jobs]
     done, rows = 0, []
     for (r, where, refine), count in zip(jobs, counts, strict=True):

@@ -16,8 +16,6 @@ from gflow.losses.induction.quadrature import Vector
 from gflow.losses.induction.transfer import cross_change, cross_end, cross_steps, self_change, self_end, self_steps
 from gflow.losses.induction.transfer_rules import COLUMNS, MORE_DIGITS, TARGETS, Rules, make_rules, queries
 
-SLOPES = 64  # student slopes of one self term
-
 
 def _cross(rules: Rules, b: float, d: int) -> Vector:
     """`S(a, b)` at the slopes a [W] of the rules and one target slope b."""
@@ -111,7 +109,8 @@ def overlap_row(
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
-    slopes = np.abs(np.outer(q, w).ravel())
-    parts = [slopes[i : i + SLOPES] for i in range(0, slopes.size, SLOPES)]
-    selves = np.concatenate([_self(make_rules(n, r, part, 0.0, 1.0, refine, MORE_DIGITS), d) for part in parts])
-    return weights @ np.stack(crosses), weights @ selves.reshape(q.size, w.size)
+
+    def alone(i: int) -> Vector:
+        return _self(make_rules(n, r, np.abs(w * q[i]), 0.0, float(relative[i]), refine, MORE_DIGITS), d)
+
+    return weights @ np.stack(crosses), weights @ np.stack([alone(i) for i in range(q.size)])

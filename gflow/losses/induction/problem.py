@@ -42,13 +42,14 @@ class ExcessOverPlateau(eqx.Module):
         return self if grow is None else dataclasses.replace(self, loss=grow(params))
 
 
-class Output(eqx.Module):
-    """`v2`: what the induction head puts out."""
+class Leaf(eqx.Module):
+    """One parameter, to be watched by a milestone: `Above(Leaf("p11"), 3.0)`."""
 
-    block: ClassVar[str] = "induction"
+    name: str = eqx.field(static=True)
+    block: str | None = eqx.field(static=True, default=None)
 
     def __call__(self, params: Any) -> Float[Array, ""]:
-        return jnp.asarray(params.v2)
+        return jnp.asarray(getattr(params, self.name))
 
 
 def v_plateau(loss: InductionHeadLoss) -> Float[Array, ""]:
@@ -233,7 +234,7 @@ class InductionProblem:
         A_g = self.alpha_star / (1.0 + self.alpha_star)
         power = self.tokens.variance + self.tokens.mean**2
         return {
-            "T_v2": Above(Output(), 0.9 * exact.amplitude),
+            "T_v2": Above(Leaf("v2", "induction"), 0.9 * exact.amplitude),
             "T_fourgram_half": Below(loss.fourgram, 0.25 * self.d * A_g**2 * power),
             "T_induction_half": Below(loss.induction, 0.5 * without),
             "T_induction_half_of_initial": Below(loss.induction, fraction=0.5, of="initial"),

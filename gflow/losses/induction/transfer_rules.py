@@ -20,7 +20,7 @@ from gflow.losses.induction.transfer import Band, Chain
 from gflow.tokens import GAUSSIAN_EDGE, gaussian
 
 # natural logarithms, of a table (measured: a few 1e-7 for one overlap, less on average) and of a single overlap
-DIGITS, MORE_DIGITS = 17.5, 24.0
+DIGITS, MORE_DIGITS = 19.0, 24.0
 COARSEST = 1.2  # spacing of x, in standard deviations of a token
 # of grids, of columns carried together: few, so that few programs are compiled
 SIZES = tuple(round(24 * 1.4**k / 4) * 4 for k in range(12))
