@@ -50,7 +50,10 @@ class Launch(eqx.Module):
 def launch_block(
     launch: Launch, t1: Any, capacity: int
 ) -> tuple[FlatProblem, Watch, Method, State, jax.Array, jax.Array]:
-    """Set up a block: all before its first step. Stepping is compiled apart, once, for first and later segments."""
+    """Set up a block: all before its first step. Stepping is compiled apart, once, for first and later segments.
+
+    Problem and watch come back without their functions; `with_functions` puts them in.
+    """
     la = launch
     problem, z0 = flat_problem(
         la.block, la.params, la.moves, la.shown, la.law, la.rates, la.chart, la.t0, la.rtol, la.atol
@@ -58,7 +61,17 @@ def launch_block(
     watch = make_watch(problem, la.marks, z0)
     method = make_method(la.solver, la.rtol, problem.solver_time(t1), la.quiet, la.stop_at)
     state = begin(problem, watch, method, problem.solver_time(problem.t0), z0, capacity)
-    return definite((problem, watch, method, state, z0, problem.velocity(state.s, z0)))
+    velocity = problem.velocity(state.s, z0)
+    # outputs of a compiled call are copies, and a loss may hold a large sample: the caller has it, and puts it back
+    problem, watch = eqx.tree_at(lambda x: (x[0].loss, x[1].functions), (problem, watch), (None, None))
+    return definite((problem, watch, method, state, z0, velocity))
+
+
+def with_functions(launch: Launch, problem: FlatProblem, watch: Watch) -> tuple[FlatProblem, Watch]:
+    """Problem and watch of `launch_block` with the loss and the watched functions of `launch`."""
+    functions = definite((launch.block.loss, launch.marks.functions))
+    there = lambda x: (x[0].loss, x[1].functions)  # noqa: E731
+    return eqx.tree_at(there, (problem, watch), functions, is_leaf=lambda x: x is None)
 
 
 class Summary(eqx.Module):

@@ -16,7 +16,7 @@ from jaxtyping import PyTree
 from gflow.conditions import Condition
 from gflow.errors import InputError
 from gflow.flows._blocks import Block
-from gflow.flows._compiled import Launch, Summary, advance_block, launch_block, resume_block
+from gflow.flows._compiled import Launch, Summary, advance_block, launch_block, resume_block, with_functions
 from gflow.flows._dense import DenseBlock, Leg
 from gflow.flows._flow import AbstractFlow
 from gflow.flows._initial import precision
@@ -152,7 +152,8 @@ class BlockRun:
     def _begin(self, end: np.ndarray, quiet: float) -> None:
         numbers = {"quiet": np.asarray(quiet, self.dtype), "stop_at": self._stop}
         made = launch_block(dataclasses.replace(self._launch, **numbers), end, CAPACITY)
-        self.problem, self.watch, self.method, self.state, self.z0, velocity = made
+        problem, watch, self.method, self.state, self.z0, velocity = made
+        self.problem, self.watch = with_functions(self._launch, problem, watch)
         loss, velocity = jax.device_get((self.state.loss, velocity))
         where = f"at the initial parameters ({self.name})"
         if not np.isfinite(loss):

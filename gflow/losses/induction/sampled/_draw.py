@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -58,17 +59,16 @@ def sample_loss(
     N, S = check_size(samples, scrambles, L, d, kind.itemsize)
     each, n = N // S, L - 2
     m = min(each, 2 ** int(math.log2(max(chunk, 1))))
-    tokens = np.empty((S, each // m, L, d, m), kind)
+    data = jnp.zeros((N // m, L, d, m), kind)
     moments = None if exact_fourgram or n > MOMENTS_UP_TO else np.empty((S, n, n))
     for s in range(S):
         x = sequences(law, L, d, each, seed, s, points)
         if moments is not None:
             flat = x[:n].reshape(n, d * each)
             moments[s] = flat @ flat.T / each
-        tokens[s] = np.moveaxis(x.reshape(L, d, each // m, m), 2, 0)
+        # in place, or a long sample would be in memory twice
+        data = _put(data, np.moveaxis(x.reshape(L, d, each // m, m), 2, 0).astype(kind), s * (each // m))
     alpha, w = jnp.asarray(alpha_star, kind), jnp.asarray(w_star, kind)
-    data = jnp.asarray(tokens.reshape(-1, L, d, m))
-    del tokens
     sample = Sample(data, _attended(data, w))
     norm = jnp.mean(jnp.sum(sample.attended**2, axis=1).reshape(S, -1), axis=1)
     if exact_fourgram:
@@ -77,6 +77,11 @@ def sample_loss(
     else:
         fourgram = SampledFourgramLoss(alpha, sample, None if moments is None else jnp.asarray(moments, kind), S)
     return SampledLoss(fourgram, SampledInductionLoss(alpha, sample, norm), w, jnp.asarray(N), L, splits)
+
+
+@functools.partial(jax.jit, donate_argnums=0)
+def _put(data: Any, chunks: Any, start: Any) -> Any:
+    return jax.lax.dynamic_update_slice_in_dim(data, chunks, start, 0)
 
 
 @eqx.filter_jit
