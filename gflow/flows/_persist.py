@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -238,12 +239,18 @@ def rebuild(kind: str, names: Sequence[str], leaves: Sequence[Any], like: PyTree
         return PARAMS_TYPES[kind](**dict(zip(names, leaves, strict=True)))
     if list(names) == ["params"]:
         return leaves[0]
-    root: dict[str, Any] = {}
+    nested = _nested(dict, names, leaves)
+    # JAX sorts the keys of a dict; dense output is in the order of the class that was saved
+    return nested if leaf_names(nested) == list(names) else _nested(collections.OrderedDict, names, leaves)
+
+
+def _nested(table: type[dict], names: Sequence[str], leaves: Sequence[Any]) -> dict[str, Any]:
+    root = table()
     for name, leaf in zip(names, leaves, strict=True):
         *folders, last = name.split(".")
         place = root
         for folder in folders:
-            place = place.setdefault(folder, {})
+            place = place.setdefault(folder, table())
         place[last] = leaf
     return root
 

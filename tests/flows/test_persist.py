@@ -1,5 +1,8 @@
 """Trajectory -> xarray -> netCDF -> Trajectory, nothing lost."""
 
+from typing import Any
+
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -101,3 +104,19 @@ def test_a_single_array_and_a_chart_without_dense_output(tmp_path):
 
 def test_gflow_load_is_public(trajectory, tmp_path):
     assert repr(gflow.load(trajectory.save(tmp_path / "run.nc"))) == repr(trajectory)
+
+
+def test_leaves_of_an_unknown_class_keep_their_names(tmp_path):
+    """JAX sorts the keys of a dict, a class has its fields in an order of its own; b decays at rate 1, a at rate 3."""
+
+    class Unknown(eqx.Module):
+        b: Any
+        a: Any
+
+    start = Unknown(b=jnp.asarray(1.0), a=jnp.asarray(2.0))
+    run = gflow.solve(lambda p: 0.5 * p.b**2 + 1.5 * p.a**2, start, t1=1.0)
+    loaded = gflow.load(run.save(tmp_path / "run.nc"))
+    for t in (0.3, 1.0):
+        assert loaded.at(t)["b"] == pytest.approx(np.exp(-t), rel=1e-6)
+        assert loaded.at(t)["a"] == pytest.approx(2 * np.exp(-3 * t), rel=1e-6)
+    assert loaded.params["b"][-1] == loaded.at(1.0)["b"]
