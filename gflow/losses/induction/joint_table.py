@@ -43,7 +43,7 @@ class JointTable(eqx.Module):
         mark = jnp.where(inside, 1.0, jnp.nan).astype(self.coefficients.dtype)
         columns = _chebyshev((2 * w - self.lo - self.hi) / (self.hi - self.lo) * mark, self.coefficients.shape[1])
         t = _chebyshev(2 * position(r, self.r_max) - 1, self.coefficients.shape[2])
-        away = t - (-1.0) ** jnp.arange(t.size)  # T_j(t) - T_j(-1), and t = -1 is r = 0
+        away = t - jnp.asarray(np.resize((1.0, -1.0), t.size), t.dtype)  # T_j(t) - T_j(-1), and t = -1 is r = 0
         change = jnp.einsum("w,iwr,r->i", columns, self.coefficients, away)
         K = self.base.pair(w)
         K1 = self.scale * jnp.sinh(jnp.arcsinh(K[0] / self.scale) + change[0])

@@ -81,7 +81,7 @@ def make_chain(n: int, r: float) -> Chain:
 
 def queries(n: int, d: int, steepest: float, refine: float = 1.0) -> tuple[Vector, Vector]:
     """Nodes and weights of q = |x_L|; those that could not change the last digit are left out."""
-    q, weights = query_quadrature(gaussian(), d, n, steepest, 0.62 * refine)
+    q, weights = query_quadrature(gaussian(), d, float(n), steepest, 0.62 * refine)
     keep = weights > 0.05 * math.exp(-DIGITS) * np.max(weights)
     return q[keep], weights[keep]
 
