@@ -90,14 +90,16 @@ def rank_classes(d: int) -> list[tuple[int, ...]]:
     return [(d,), (d - 1,), tuple(range(1, d - 1))]
 
 
-def class_seeds(d: int, members: int, first: int = 0) -> Int[np.ndarray, " S"]:
-    """The first `members` seeds from `first` on of every rank class of `sign(W_K0 + W_Q0)`.
+def class_seeds(d: int, members: int, first: int = 0, most: int | None = None) -> Int[np.ndarray, " S"]:
+    """The first `members` seeds from `first` on of every rank class of `sign(W_K0 + W_Q0)`, among `most` seeds.
 
     Raises `InputError` if there are too few singular ones, as for large d.
     """
     if d < 2:
         raise InputError(f"d = {d}: a sign matrix of one entry is never singular; give d >= 2")
-    groups = [pick_seeds(d, ranks, members, first) for ranks in rank_classes(d)]
+    # low ranks of small matrices are rare, and quickly found; among large ones any rank takes its time
+    most = most or (1 << 17 if d <= 8 else 1 << 14)
+    groups = [pick_seeds(d, ranks, members, first, most) for ranks in rank_classes(d)]
     singular = sum(len(g) for g, ranks in zip(groups, rank_classes(d), strict=True) if d not in ranks)
     if singular < min(members, LEAST):
         raise InputError(
