@@ -1,7 +1,7 @@
 """Each relative of the flow against its algorithm as the step goes to zero: the error at a fixed time is of order one.
 
-Measured slopes (log error over log step, five step sizes): heavy ball 1.00 and 0.97, Adam 0.99 and 1.01, sign flow
-1.00 and 1.02, gradient flow 1.00 and 1.00, on the quadratic and on the chain; the step of sign_sgd itself 1.00.
+Measured slopes (log error over log step, five step sizes; quadratic, chain): gradient flow 1.003, 1.005; heavy ball
+0.986, 1.002; Adam 0.996, 1.011; sign flow 1.003, 1.011. On the quadratic also: sign_sgd itself 1.005, Adam's start 0.976.
 """
 
 import jax
@@ -90,7 +90,7 @@ def test_adam_from_its_first_step_with_bias_correction():
         np.max(np.abs(run_discrete(optax.adam(end / n, 1 - end / n / TAU1, 1 - end / n / TAU2), loss, start, n)[-1]
                       - exact.final)) for n in STEPS
     ]  # fmt: skip
-    assert errors[-1] < 1e-2 * order(errors, STEPS) * end**2
+    assert errors[-1] < 1e-9
     assert order(errors, STEPS) == pytest.approx(1.0, abs=0.1)
     # both components move by nearly the whole time at first: at unit speed
     np.testing.assert_allclose(np.abs(exact.final - start), end, rtol=1e-2)
