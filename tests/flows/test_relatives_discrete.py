@@ -1,7 +1,7 @@
 """Each relative of the flow against its algorithm as the step goes to zero: the error at a fixed time is of order one.
 
 Measured slopes (log error over log step, five step sizes; quadratic, chain): gradient flow 1.003, 1.005; heavy ball
-0.986, 1.002; Adam 0.996, 1.011; sign flow 1.003, 1.011. On the quadratic also: sign_sgd itself 1.005, Adam's start 0.976.
+0.986, 1.002; Adam 0.996, 1.011; sign flow 1.003, 1.011. On the quadratic: sign_sgd itself 1.005, Adam's start 0.976.
 """
 
 import jax
