@@ -1,8 +1,8 @@
-"""`gflow plot`: the figure of a saved run."""
+"""`gflow plot`: the figure of a saved run, or of several."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +15,8 @@ from gflow.errors import InputError
 from gflow.io.atomic import atomic_path, check_writable
 
 SUFFIXES = (".png", ".pdf", ".svg")
+MOST = 6  # runs on one figure
+HDF5 = b"\x89HDF\r\n\x1a\n"  # how the files begin
 
 
 def plot(
@@ -23,24 +25,38 @@ def plot(
     ],
     *others: Annotated[str, Parameter(help="Further files.")],
     out: Annotated[str, Parameter(group=OUTPUT, help="The figure: .png, .pdf or .svg.")],
+    overlay: Annotated[
+        bool, Parameter(negative="", show_default=False, group=OUTPUT, help="Runs over each other, not side by side.")
+    ] = False,
+    label: Annotated[
+        list[str] | None,
+        Parameter(negative="", group=OUTPUT, help="Name of a run in the figure, once per file. [default: the file's]"),
+    ] = None,
     overwrite: Annotated[
         bool, Parameter(negative="", show_default=False, group=OUTPUT, help="Replace the figure if it exists.")
     ] = False,
     common: Common = Common(),  # noqa: B008 - frozen
 ) -> int:
-    """Draw a saved run, or several on one figure."""
+    """Draw a saved run, or several in one figure: side by side, or with --overlay over each other."""
     output = Output(json=common.json, quiet=common.quiet)
+    files = (run, *others)
     if Path(out).suffix.lower() not in SUFFIXES:
         raise InputError(f"out = {out!r} must end in {' or '.join(SUFFIXES)}; for example 'run.pdf'")
+    if len(files) > MOST:
+        raise InputError(f"{len(files)} runs given; a figure shows 1 to {MOST}")
+    names = _names(files, label)
+    for file in files:
+        _check_readable(file)
     check_writable(out, overwrite)
     with output, prompt_exit(lambda: output.warn("interrupted; nothing was saved")):
-        output.phase(f"drawing {', '.join((run, *others))}")
+        output.phase(f"drawing {', '.join(files)}")
         import gflow
 
-        if others:
-            draw_together((run, *others), out, overwrite)
+        runs = {name: gflow.load(file) for name, file in zip(names, files, strict=True)}
+        if others or overlay or label:
+            draw_together(runs, out, overwrite, over=overlay)
         else:
-            draw(gflow.load(run), out, overwrite)
+            draw(runs[names[0]], out, overwrite)
     if common.json:
         output.document({"status": "done", "run": run, "others": list(others), "figure": out})
     else:
@@ -49,23 +65,62 @@ def plot(
 
 
 def draw(traj: Any, path: str, overwrite: bool) -> None:
-    """Draw a trajectory to a file, whose suffix decides the format, without ever needing a display."""
-    from gflow.plots import flagship
+    """Draw a run to a file, whose suffix decides the format, without ever needing a display."""
+    from gflow.plots import flagship, side_by_side
 
-    _save(flagship(traj, predictions=traj.provenance.get("predictions")), path, overwrite)
+    if hasattr(traj, "stages") and {"fourgram", "induction"} <= set(traj.losses):
+        _save(side_by_side({"": traj}), path, overwrite)
+    else:
+        _save(flagship(traj, predictions=traj.provenance.get("predictions")), path, overwrite)
 
 
-def draw_together(files: Sequence[str], path: str, overwrite: bool) -> None:
-    """Draw several saved runs on one figure; each is called by the name of its file."""
-    import gflow
-    from gflow.plots import overlay
+def draw_together(runs: Mapping[str, Any], path: str, overwrite: bool, *, over: bool) -> None:
+    """Draw several runs by name in one figure, over each other or side by side."""
+    from gflow.plots import overlay, side_by_side
 
+    _save(overlay(runs) if over else side_by_side(runs), path, overwrite)
+
+
+def _names(files: Sequence[str], labels: Sequence[str] | None) -> list[str]:
+    """What the runs are called: as asked, or by their files."""
+    if labels is not None:
+        if len(labels) != len(files):
+            raise InputError(f"{len(labels)} labels for {len(files)} runs; give --label once per file, in their order")
+        if len(set(labels)) < len(labels):
+            raise InputError(f"label = {max(labels, key=labels.count)!r} is given twice; runs need names of their own")
+        return list(labels)
     names = [Path(file).stem for file in files]
     if len(set(names)) < len(names):
         names = [str(Path(file)) for file in files]
     if len(set(names)) < len(names):
         raise InputError(f"{max(names, key=names.count)} is given twice; name each run once")
-    _save(overlay({name: gflow.load(file) for name, file in zip(names, files, strict=True)}), path, overwrite)
+    return names
+
+
+def _check_readable(file: str) -> None:
+    """Is it a file that gflow wrote? Asked before JAX is loaded. Raises InputError."""
+    path = Path(file)
+    try:
+        with path.open("rb") as stream:
+            begins = stream.read(len(HDF5))
+    except FileNotFoundError:
+        raise InputError(f"{file}: no such file; check the path") from None
+    except IsADirectoryError:
+        raise InputError(f"{file} is a folder; name a .nc file in it") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    text = f"{file} was not written by gflow; name a file of gflow integrate or gflow train with --out"
+    if begins != HDF5:
+        raise InputError(text)
+    import h5py
+
+    try:
+        with h5py.File(path, "r") as data:
+            source = data.attrs.get("source")
+    except OSError as error:
+        raise InputError(f"{file} is damaged: {' '.join(str(error).split())}; write it again") from None
+    if source not in ("gflow", b"gflow"):
+        raise InputError(text)
 
 
 def _save(figure: Any, path: str, overwrite: bool) -> None:

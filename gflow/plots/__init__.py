@@ -2,4 +2,5 @@
 
 from gflow.plots.flagship import flagship as flagship
 from gflow.plots.overlay import overlay as overlay
+from gflow.plots.side_by_side import side_by_side as side_by_side
 from gflow.plots.trajectory import trajectory as trajectory

@@ -72,6 +72,11 @@ def _curves(since: np.ndarray, values: dict[str, Any], left: float) -> Curves:
     return Curves(np.maximum(since[index], left), shown, {name: value[0] for name, value in arrays.items()})
 
 
+def last_stage(run: Any) -> Any:
+    """The run itself, or the last stage of a schedule, on its own clock."""
+    return list(run.stages.values())[-1] if hasattr(run, "stages") else run
+
+
 def scale_time(axes: Any, where: np.ndarray) -> None:
     """A logarithmic axis over `where`; a linear one if there is only one time."""
     low, high = float(where[0]), float(where[-1])
@@ -83,14 +88,18 @@ def scale_time(axes: Any, where: np.ndarray) -> None:
         axes.set_xticks([low], ["start"])
 
 
-def time_label(traj: Any) -> str:
-    """Name of the time axis; says so when the run ended early."""
-    flow = "time $t$ of the gradient flow" if traj.t0 == 0 else "time $t - t_0$ of the gradient flow"
-    label = getattr(traj, "clock", flow)
+def time_label(traj: Any, *, short: bool = False) -> str:
+    """Name of the time axis; says so when the run ended early. `short`: for the axis of a narrow column."""
+    if short:
+        label = "$t$ = sum of learning rates" if hasattr(traj, "steps") else "time $t$"
+    else:
+        flow = "time $t$ of the gradient flow" if traj.t0 == 0 else "time $t - t_0$ of the gradient flow"
+        label = getattr(traj, "clock", flow)
     status = getattr(traj, "status", None)
     if status is None or status.ok:
         return label
-    return f"{label} (stopped at $t$ = {traj.t1_reached:.4g}: {status.value.replace('_', ' ')})"
+    reason = status.value.replace("_", " ")
+    return f"{label} ({reason})" if short else f"{label} (stopped at $t$ = {traj.t1_reached:.4g}: {reason})"
 
 
 def named_leaves(params: Any) -> dict[str, np.ndarray]:

@@ -49,8 +49,8 @@ def paper() -> Iterator[None]:
         yield
 
 
-def new_figure(height: float, margins: dict[str, float] | None = None) -> Any:
-    """An empty figure of text width that no global list keeps; its settings are used when it is saved, too.
+def new_figure(height: float, margins: dict[str, float] | None = None, width: float = WIDTH) -> Any:
+    """An empty figure (sizes in inches) that no global list keeps; its settings are used when it is saved, too.
 
     Fixed `margins` (as for `subplots_adjust`) save laying the figure out twice; without them it is fitted.
     """
@@ -66,7 +66,7 @@ def new_figure(height: float, margins: dict[str, float] | None = None) -> Any:
                 kwargs.setdefault("dpi", 300)
                 super().savefig(fname, **kwargs)
 
-    figure = PaperFigure(figsize=(WIDTH, height), layout=None if margins else "constrained")
+    figure = PaperFigure(figsize=(width, height), layout=None if margins else "constrained")
     if margins:
         figure.subplots_adjust(**margins)
     FigureCanvasAgg(figure)
