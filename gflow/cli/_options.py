@@ -9,6 +9,9 @@ from typing import Annotated, Any
 from cyclopts import Group, Parameter
 
 PROBLEM = Group("Problem", sort_key=10)
+STAGES = Group("Layer-wise training", sort_key=15)
+SOLVER = Group("Solver", sort_key=20)
+OPTIMIZER = Group("Optimiser", sort_key=20)
 OUTPUT = Group("Output", sort_key=90)
 
 
@@ -102,6 +105,51 @@ class ProblemFlags:
         int | None,
         whole("--seed", PROBLEM, "Of whatever is drawn at random; the exact loss uses no randomness. [default: 0]"),
     ] = None
+
+
+@Parameter(name="*")
+@dataclasses.dataclass(frozen=True)
+class FlowFlags:
+    """How a flow is integrated."""
+
+    p11_until: Annotated[
+        float | None, flag("--p11-until", STAGES, "Stage I ends when p11 reaches this. [default: 3]")
+    ] = None
+    stage1_t1: Annotated[float | None, flag("--stage1-t1", STAGES, "Stage I ends at this time.")] = None
+    p11_after: Annotated[
+        str | None, flag("--p11-after", STAGES, "p11 in stage II: infinite or reached. [default: infinite]")
+    ] = None
+    solver: Annotated[
+        str | None,
+        flag("--solver", SOLVER, "auto, tsit5, dopri5, dopri8, rodas5p, kvaerno3 or kvaerno5. [default: auto]"),
+    ] = None
+    rtol: Annotated[float | None, flag("--rtol", SOLVER, "Relative tolerance of a step. [default: 3e-9]")] = None
+    atol: Annotated[
+        float | None, flag("--atol", SOLVER, "Absolute tolerance. [default: rtol times the initial values]")
+    ] = None
+    t1: Annotated[float | None, flag("--t1", SOLVER, "End exactly there. [default: after the last milestone]")] = None
+    max_steps: Annotated[int | None, whole("--max-steps", SOLVER, "Steps tried at most. [default: 1000000]")] = None
+
+
+@Parameter(name="*")
+@dataclasses.dataclass(frozen=True)
+class StepFlags:
+    """How an optimiser takes its steps."""
+
+    lr: Annotated[
+        float | None, flag("--lr", OPTIMIZER, "Learning rate. [default: 0.5; momentum 0.05; adam, adamw 1e-3]")
+    ] = None
+    steps: Annotated[
+        int | None, whole("--steps", OPTIMIZER, "End exactly there. [default: half as far again as the last milestone]")
+    ] = None
+    batch: Annotated[
+        int | None, whole("--batch", OPTIMIZER, "Fresh sequences in each step. [default: the full gradient]")
+    ] = None
+    momentum: Annotated[float | None, flag("--momentum", OPTIMIZER, "Of momentum. [default: 0.9]")] = None
+    b1: Annotated[float | None, flag("--b1", OPTIMIZER, "Of adam, adamw. [default: 0.9]")] = None
+    b2: Annotated[float | None, flag("--b2", OPTIMIZER, "Of adam, adamw. [default: 0.999]")] = None
+    eps: Annotated[float | None, flag("--eps", OPTIMIZER, "Of adam, adamw. [default: 1e-8]")] = None
+    weight_decay: Annotated[float | None, flag("--weight-decay", OPTIMIZER, "Of adamw. [default: 1e-4]")] = None
 
 
 @Parameter(name="*")

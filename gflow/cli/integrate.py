@@ -8,16 +8,14 @@ from cyclopts import Group
 
 from gflow.cli import _run, _summary
 from gflow.cli._finish import attempt, leave, say_interrupted, say_written, write
-from gflow.cli._induction import stages_dict
-from gflow.cli._options import PROBLEM, Common, OutputFlags, ProblemFlags, flag, given, whole
+from gflow.cli._induction import stages_dict, went_well
+from gflow.cli._options import PROBLEM, Common, FlowFlags, OutputFlags, ProblemFlags, flag, given
 from gflow.cli._output import Output
 from gflow.cli._prepare import describe
 from gflow.cli._signals import INTERRUPTED
 from gflow.config import IntegrateConfig, read_toml, resolve
 from gflow.io.atomic import check_writable
 
-SOLVER = Group("Solver", sort_key=20)
-STAGES = Group("Layer-wise training", sort_key=15)
 OWN = Group("Your own loss", sort_key=30)
 
 
@@ -26,23 +24,7 @@ def integrate(
     config: Annotated[str | None, flag("--config", PROBLEM, "Settings from a TOML file; flags override it.")] = None,
     problem: ProblemFlags = ProblemFlags(),  # noqa: B008 - frozen
     model: Annotated[str | None, flag("--model", PROBLEM, "Which model. [default: induction]")] = None,
-    p11_until: Annotated[
-        float | None, flag("--p11-until", STAGES, "Stage I ends when p11 reaches this. [default: 3]")
-    ] = None,
-    stage1_t1: Annotated[float | None, flag("--stage1-t1", STAGES, "Stage I ends at this time.")] = None,
-    p11_after: Annotated[
-        str | None, flag("--p11-after", STAGES, "p11 in stage II: infinite or reached. [default: infinite]")
-    ] = None,
-    solver: Annotated[
-        str | None,
-        flag("--solver", SOLVER, "auto, tsit5, dopri5, dopri8, rodas5p, kvaerno3 or kvaerno5. [default: auto]"),
-    ] = None,
-    rtol: Annotated[float | None, flag("--rtol", SOLVER, "Relative tolerance of a step. [default: 3e-9]")] = None,
-    atol: Annotated[
-        float | None, flag("--atol", SOLVER, "Absolute tolerance. [default: rtol times the initial values]")
-    ] = None,
-    t1: Annotated[float | None, flag("--t1", SOLVER, "End exactly there. [default: after the last milestone]")] = None,
-    max_steps: Annotated[int | None, whole("--max-steps", SOLVER, "Steps tried at most. [default: 1000000]")] = None,
+    flow: FlowFlags = FlowFlags(),  # noqa: B008 - frozen
     loss: Annotated[
         str | None, flag("--loss", OWN, "module:function, a pure JAX function of a dictionary of arrays.")
     ] = None,
@@ -56,10 +38,7 @@ def integrate(
 
     Without flags: L = 40, alpha* = 1, w* = 0.49, sigma_init = 0.01. Nothing is written unless --out or --plot names it.
     """
-    flags = given(problem, outputs) | {
-        "model": model, "solver": solver, "rtol": rtol, "atol": atol, "t1": t1, "max_steps": max_steps,
-        "loss": loss, "init": init, "p11_until": p11_until, "stage1_t1": stage1_t1, "p11_after": p11_after,
-    }  # fmt: skip
+    flags = given(problem, flow, outputs) | {"model": model, "loss": loss, "init": init}
     settings = resolve(None if config is None else read_toml(config), flags, source=config or "")
     for path in (settings.out, settings.plot):
         if path is not None:
@@ -80,7 +59,7 @@ def integrate(
     if interrupted:
         say_interrupted(f"t = {finished.traj.t1_reached:.6g}", settings, output, problems)
         return INTERRUPTED
-    return 1 if problems or not finished.traj.status.ok else 0
+    return 1 if problems or not went_well(finished.traj) else 0
 
 
 def _opening(settings: IntegrateConfig) -> str:
@@ -91,12 +70,10 @@ def _opening(settings: IntegrateConfig) -> str:
 
 def _report(finished: _run.Run, settings: IntegrateConfig, output: Output, problems: dict[str, str]) -> None:
     traj = finished.traj
-    losses = _summary.losses_dict(traj)
-    if finished.plateau is not None and "induction" in losses:
-        losses["induction"]["plateau"] = finished.plateau
     if output.json:
-        output.document(_document(finished, settings, losses, problems))
+        output.document(document(finished, settings, problems))
     else:
+        losses = _losses(finished)
         lines = ["", _summary.milestone_table(traj, finished.predictions)] if traj.milestones else [""]
         lines += ["", _summary.losses_text(losses), *_remarks(finished, losses), ""]
         lines.append(f"ended at t = {traj.t1_reached:.6g}: {traj.message}")
@@ -120,6 +97,18 @@ def _remarks(finished: _run.Run, losses: dict[str, dict[str, float]]) -> list[st
         f"compilation {seconds['compile']:.2g} s, solve {seconds['solve']:.2g} s"
     )
     return lines
+
+
+def _losses(finished: _run.Run) -> dict[str, dict[str, float]]:
+    losses = _summary.losses_dict(finished.traj)
+    if finished.plateau is not None and "induction" in losses:
+        losses["induction"]["plateau"] = finished.plateau
+    return losses
+
+
+def document(finished: _run.Run, settings: IntegrateConfig, problems: dict[str, str]) -> dict[str, Any]:
+    """What is known about a run, as its JSON object."""
+    return _document(finished, settings, _losses(finished), problems)
 
 
 def _document(

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from cyclopts import App, Group
+from cyclopts import App
 
 from gflow.cli import _descend, _summary
 from gflow.cli._finish import leave, say_interrupted, say_written, write
-from gflow.cli._options import PROBLEM, Common, OutputFlags, ProblemFlags, flag, given, whole
+from gflow.cli._options import OPTIMIZER, PROBLEM, Common, OutputFlags, ProblemFlags, StepFlags, flag, given
 from gflow.cli._output import Output
 from gflow.cli._prepare import describe
 from gflow.cli._signals import INTERRUPTED
 from gflow.config import TrainConfig, read_toml, resolve
 from gflow.io.atomic import check_writable
-
-OPTIMIZER = Group("Optimiser", sort_key=20)
 
 app = App(
     name="train",
@@ -33,28 +31,12 @@ def train(
     optimizer: Annotated[
         str | None, flag("--optimizer", OPTIMIZER, "gd, sgd, momentum, adam or adamw. [default: sgd]")
     ] = None,
-    lr: Annotated[
-        float | None, flag("--lr", OPTIMIZER, "Learning rate. [default: 0.5; momentum 0.05; adam, adamw 1e-3]")
-    ] = None,
-    steps: Annotated[
-        int | None, whole("--steps", OPTIMIZER, "End exactly there. [default: half as far again as the last milestone]")
-    ] = None,
-    batch: Annotated[
-        int | None, whole("--batch", OPTIMIZER, "Fresh sequences in each step. [default: the full gradient]")
-    ] = None,
-    momentum: Annotated[float | None, flag("--momentum", OPTIMIZER, "Of momentum. [default: 0.9]")] = None,
-    b1: Annotated[float | None, flag("--b1", OPTIMIZER, "Of adam, adamw. [default: 0.9]")] = None,
-    b2: Annotated[float | None, flag("--b2", OPTIMIZER, "Of adam, adamw. [default: 0.999]")] = None,
-    eps: Annotated[float | None, flag("--eps", OPTIMIZER, "Of adam, adamw. [default: 1e-8]")] = None,
-    weight_decay: Annotated[float | None, flag("--weight-decay", OPTIMIZER, "Of adamw. [default: 1e-4]")] = None,
+    stepping: StepFlags = StepFlags(),  # noqa: B008 - frozen
     outputs: OutputFlags = OutputFlags(),  # noqa: B008 - frozen
     common: Common = Common(),  # noqa: B008 - frozen
 ) -> int:
     """One run of the six-parameter model; the help of the command is that of `app`."""
-    flags = given(problem, outputs) | {
-        "optimizer": optimizer, "lr": lr, "steps": steps, "batch": batch, "momentum": momentum, "b1": b1, "b2": b2,
-        "eps": eps, "weight_decay": weight_decay,
-    }  # fmt: skip
+    flags = given(problem, stepping, outputs) | {"optimizer": optimizer}
     settings = resolve(None if config is None else read_toml(config), flags, source=config or "", cls=TrainConfig)
     for path in (settings.out, settings.plot):
         if path is not None:
@@ -79,10 +61,10 @@ def train(
 
 def _report(trained: _descend.Trained, output: Output, problems: dict[str, str]) -> None:
     descent = trained.descent
-    losses = _summary.losses_dict(descent)
     if output.json:
-        output.document(_document(trained, losses, problems))
+        output.document(document(trained, problems))
         return
+    losses = _summary.losses_dict(descent)
     lines = ["", _summary.step_table(descent)] if descent.milestones else [""]
     lines += ["", _summary.losses_text(losses)]
     if trained.gradient == trained.measured_on:
@@ -96,6 +78,11 @@ def _report(trained: _descend.Trained, output: Output, problems: dict[str, str])
     )
     lines += ["", f"ended at step {descent.steps[-1]}, t = {descent.t1_reached:.6g}: {descent.message}"]
     output.result("\n".join(lines))
+
+
+def document(trained: _descend.Trained, problems: dict[str, str]) -> dict[str, Any]:
+    """What is known about a run, as its JSON object."""
+    return _document(trained, _summary.losses_dict(trained.descent), problems)
 
 
 def _document(
