@@ -83,12 +83,13 @@ def train_matrices(
             filled = slice(len(new))
             kept.append(jax.tree.map(lambda x, filled=filled: np.asarray(x)[filled], records))
             at += [min(k, steps) for k in new]
+            alive = kept[-1].induction[-1][np.isfinite(kept[-1].induction[-1])]
+            if len(alive) == 0:  # every seed has stopped
+                break
             if progress is not None:
-                progress({"step": at[-1], "steps": steps, "loss": float(np.nanmean(kept[-1].induction[-1]))})
+                progress({"step": at[-1], "steps": steps, "loss": float(alive.mean())})
             if interrupt.asked and at[-1] < steps:
                 status = "interrupted"
-                break
-            if bool(jnp.all(states.stopped_by >= 0)):
                 break
     failures = _failures(seeds, states)
     status = "failed" if failures and status == "reached_steps" else status
