@@ -27,7 +27,8 @@ from gflow.losses.induction import InductionProblem, MatrixParams, UntiedParams,
 
 def params_at(value: float, p11: float = 0.5) -> UntiedParams:
     """Every parameter at `value`, p11 apart."""
-    return UntiedParams(*[jnp.asarray(value)] * 5, jnp.asarray(p11))
+    v = jnp.asarray(value)
+    return UntiedParams(v, v, v, v, v, jnp.asarray(p11))
 
 
 def passes(samples: int) -> None:
@@ -75,7 +76,8 @@ def memory(samples: int, matrices: bool) -> None:
     loss = InductionProblem(1000, 1.0, 1.0).sampled_loss(samples, exact_fourgram=False)
     params = params_at(0.5)
     if matrices:
-        params = MatrixParams(params.p21, *[0.5 * jnp.eye(1)] * 4, params.p11)
+        one = 0.5 * jnp.eye(1)
+        params = MatrixParams(params.p21, one, one, one, one, params.p11)
     started = time.perf_counter()
     gradient = eqx.filter_jit(lambda loss, p: jax.grad(lambda q: loss(q))(p))
     jax.block_until_ready(gradient(loss, params))

@@ -44,7 +44,8 @@ class Milestone:
 
     - `time`: first crossing, None when never seen; `Trajectory.at(name)` gives the parameters then.
     - `error`: estimated absolute error of `time`; None when unknown. `error_kind` says where it comes from:
-      "tolerance" (the solver's tolerance mapped to time) or "reintegration" (difference to a looser solve).
+      "tolerance" (the solver's tolerance mapped to time), "reintegration" (difference to a looser solve) or "sampling"
+      (standard error over the scrambles of a sampled loss).
     - `status`: "reached", "not_reached_by_t1" or "solver_stopped"; `reason`: one sentence.
     """
 

@@ -160,7 +160,8 @@ def _enumerated(law: tokens.TokenLaw, L: int, params: Any, alpha: float, w_star:
     index = np.array(list(itertools.product(range(len(nodes)), repeat=L)))
     parts = eqx.filter_jit(sequence_losses)(params, jnp.asarray(nodes[index][..., None]), alpha, w_star)
     probability = np.prod(weights[index], axis=1)
-    return tuple(float(probability @ np.asarray(part)) for part in parts)
+    fourgram, induction = (float(probability @ np.asarray(part)) for part in parts)
+    return fourgram, induction
 
 
 @pytest.mark.parametrize("p11", [None, 0.7])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 from typing import Any
 
@@ -131,13 +130,17 @@ def test_emergence_agrees_with_the_exact_flow() -> None:
 
 
 @pytest.mark.slow
-def test_without_a_table_the_times_are_the_same() -> None:
-    loss = PROBLEM.sampled_loss(256, scrambles=2)
-    solve = functools.partial(solve_sampled, loss, _start(0.1, 0.1), milestones=_marks, t1=300.0)
-    with_table, without = solve(), solve(table=False)
-    for name, milestone in without.milestones.items():
-        np.testing.assert_allclose(milestone.time, with_table.milestones[name].time, rtol=1e-3)
-        np.testing.assert_allclose(milestone.error, with_table.milestones[name].error, rtol=0.05)
+def test_matrices_of_size_one_take_the_same_time_without_a_table() -> None:
+    """The flow through the sample itself (`MatrixParams` have no table), at d = 1 that of the scalar model."""
+    loss = PROBLEM.sampled_loss(128, scrambles=2)
+    small = jnp.full((1, 1), 0.1)
+    matrices = MatrixParams(jnp.asarray(0.1), small, small, small, small, jnp.asarray(0.1))
+    direct = solve_sampled(loss, matrices, milestones=_marks, t1=100.0, solver="tsit5")
+    scalar = solve_sampled(loss, _start(0.1, 0.1), milestones=_marks, t1=100.0)
+    assert direct.provenance["sampling"]["table_error"] is None
+    for name, milestone in direct.milestones.items():
+        np.testing.assert_allclose(milestone.time, scalar.milestones[name].time, rtol=1e-3)
+        np.testing.assert_allclose(milestone.error, scalar.milestones[name].error, rtol=0.05)
 
 
 def test_milestone_that_some_scrambles_never_meet() -> None:

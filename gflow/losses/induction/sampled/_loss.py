@@ -93,6 +93,9 @@ class SampledLoss(eqx.Module):
     def interval(self, params: Any, level: float = LEVEL) -> dict[str, tuple[Float[Array, ""], Float[Array, ""]]]:
         """Two-sided confidence interval of the population's value of each term: Student's t, S-1 degrees of freedom.
 
+        It covers as it says where a scramble's mean is nearly Gaussian (measured: Gaussian tokens, 2^10 sequences per
+        scramble). Sobol points under a finite law in few dimensions err in jumps instead: at L=6 the 95% intervals of
+        a *sampled* 4-gram part hold in 89% of cases; those of `points="random"` hold as stated.
         Raises `InputError` for a level outside (0, 1).
         """
         factor = student_factor(self.scrambles, level)
