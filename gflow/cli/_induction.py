@@ -94,3 +94,8 @@ def stages_dict(traj: Any) -> list[dict[str, Any]]:
         }
         for name, offset in traj.offsets.items()
     ]
+
+
+def went_well(traj: Any) -> bool:
+    """The run, and every stage of a schedule, did what was asked."""
+    return traj.status.ok and getattr(traj, "finished", True)

@@ -15,6 +15,7 @@ from gflow.cli._output import Output, plain
 from gflow.cli._prepare import WORTH_KEEPING, compile_seconds, load_ahead
 from gflow.cli._signals import check, prompt_exit
 from gflow.config import IntegrateConfig
+from gflow.errors import SolveError
 from gflow.io.compilation import prefer_quick_compilation
 
 SAMPLED_SOLVER = "rodas5p"
@@ -152,7 +153,13 @@ def _solve(
     started = time.perf_counter()
     # for its first steps the driver compiles for seconds: a signal then ends the process, and loses little
     with compile_seconds() as compiled, prompt_exit(leave) as guard:
-        traj = integrate(progress=told, **policy)
+        try:
+            traj: Any = integrate(progress=told, **policy)
+        except SolveError as error:
+            # a stage that could not begin must not cost those before it
+            if error.trajectory is None:
+                raise
+            traj = error.trajectory
         _ = traj.losses  # the rest of the path is filled in when asked for: here, where it is timed and guarded
     wall = time.perf_counter() - started
     traj.provenance.update(provenance(config.as_dict()))

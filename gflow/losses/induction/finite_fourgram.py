@@ -5,37 +5,10 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from gflow.losses.induction.fourgram import attention_moments
-
-
-def composed_weights(
-    p11: Float[Array, ""], p21: Float[Array, ""], n: int
-) -> tuple[Float[Array, ""], Float[Array, " m"]]:
-    """`c_0` and `c_1, ..., c_{n-1}`: the weights of x_{L-2}, x_{L-3}, ... in `sum_k softmax_k(-p21 (n-k)) y_{k+1}`.
-
-    `c_m = sum_{i=0}^m e^{-p21 i} e^{-p11 (m-i)} / (N_n(p21) N_{n-i}(p11))`, `N_k(p) = sum_{j<k} e^{-p j}`, by the
-    recurrence `s_m = e^{-p11} s_{m-1} + e^{-p21 m}/N_{n-m}(p11)`: O(n) work. Finite, with finite
-    derivatives, for every p11 and p21 (0, 1e-12 and 1e8 too). Source: MATH section 3.
-    """
-    m = jnp.arange(n, dtype=p11.dtype)
-    one = jnp.ones_like(m)
-    first = attention_moments(p11 * one, n - m)[0]  # 1 / N_{n-m}(p11)
-    second = attention_moments(p21, jnp.asarray(n, p21.dtype))[0]
-    entering = jnp.exp(-p21 * m) * first
-
-    r = jnp.exp(-p11)
-
-    def follow(s: Array, b: Array) -> tuple[Array, Array]:
-        s = r * s + b
-        return s, s
-
-    # a loop: an associative scan is not quicker at these lengths, and takes far longer to compile
-    _, s = jax.lax.scan(follow, entering[0], entering[1:])
-    return second * first[0], second * s
+from gflow.losses.induction.forward import position_weights
 
 
 class FiniteFourgramLoss(eqx.Module):
@@ -64,11 +37,7 @@ class FiniteFourgramLoss(eqx.Module):
 
     def __call__(self, params: Any) -> Float[Array, ""]:
         A, p21, v = self.amplitude, jnp.asarray(params.p21), jnp.asarray(params.v1)
-        if params.p11 is None:
-            c0, m = attention_moments(p21, jnp.asarray(self.n, p21.dtype))[0], jnp.arange(1, self.n, dtype=p21.dtype)
-            rest = c0 * jnp.exp(-p21 * m)
-        else:
-            c0, rest = composed_weights(jnp.asarray(params.p11), p21, self.n)
+        c = position_weights(None if params.p11 is None else jnp.asarray(params.p11), p21, self.n)
         # a sum of squares: nothing cancels, however small the loss has become
-        bracket = (A - v * c0) ** 2 + v * v * jnp.sum(rest * rest)
+        bracket = (A - v * c[-1]) ** 2 + v * v * jnp.sum(c[:-1] ** 2)
         return 0.5 * self.d * (self.variance * bracket + self.mean**2 * (A - v) ** 2)

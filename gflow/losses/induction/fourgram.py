@@ -45,9 +45,7 @@ def _half_coth(x: Array) -> tuple[Array, Array]:
     return log_coth, log_ratio
 
 
-def attention_moments(
-    p21: Float[Array, "*#s"], n: Float[Array, "*#s"]
-) -> tuple[Float[Array, "*#s"], Float[Array, "*#s"]]:
+def attention_moments(p21: Float[Array, ""], n: Float[Array, ""]) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """`M = (1-r)/(1-r^n)` and `N = (1-r)(1+r^n)/((1+r)(1-r^n))`, r = e^{-p21}: weight of the wanted token, and sum of
     squared weights, of `softmax_k(-p21 (n-k))` over n positions (MATH section 3).
 

@@ -135,8 +135,8 @@ def _transform(count: int) -> Vector:
 def _assemble(
     base: OverlapTable, coefficients: Vector, scale: float, lo: float, hi: float, r_max: float, error: Vector
 ) -> JointTable:
-    numbers = [jnp.asarray(v, dtype=float) for v in (scale, lo, hi, r_max)]
-    return JointTable(base, jnp.asarray(coefficients), *numbers, jnp.asarray(error))
+    scale_, lo_, hi_, end = (jnp.asarray(v, dtype=float) for v in (scale, lo, hi, r_max))
+    return JointTable(base, jnp.asarray(coefficients), scale_, lo_, hi_, end, jnp.asarray(error))
 
 
 def _measured(table: JointTable, w: Vector, K: Vector) -> Vector:

@@ -97,7 +97,7 @@ class InductionProblem:
     tokens: TokenLaw  # a name given becomes its law
     d: int
     parametrization: str
-    _losses: dict[str, PopulationLoss] = dataclasses.field(init=False, repr=False)
+    _losses: dict[str, Any] = dataclasses.field(init=False, repr=False)
 
     # what a user gives is checked here, value by value, so any type may come in
     def __init__(
@@ -194,7 +194,7 @@ class InductionProblem:
         count = len(dataclasses.fields(cls)) - 1
         if p11 is not None:
             p11 = jnp.asarray(_real("p11", p11, 0.0, False, "p11 = 0 attends to all tokens alike"), dtype=float)
-        return cls(*[sigma] * count, p11)
+        return cls(*[sigma] * count, p11=p11)
 
     def plateau(self) -> Float[Array, ""]:
         """The level at which Loss_IH waits."""

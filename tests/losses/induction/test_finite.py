@@ -20,7 +20,7 @@ from gflow.losses.induction import (
     UntiedParams,
     build_joint_table,
 )
-from gflow.losses.induction.finite_fourgram import composed_weights
+from gflow.losses.induction.forward import position_weights
 
 
 def number(x: float) -> Any:
@@ -43,8 +43,8 @@ def brute_weights(p11: float, p21: float, n: int) -> np.ndarray:
 @pytest.mark.parametrize("p11", [0.0, 1e-12, 0.3, 4.0, 30.0, 1e8])
 @pytest.mark.parametrize("p21", [0.0, 0.7, 1e8])
 def test_weights(n: int, p11: float, p21: float) -> None:
-    c0, rest = composed_weights(number(p11), number(p21), n)
-    np.testing.assert_allclose(np.append(c0, rest), brute_weights(p11, p21, n), rtol=1e-12, atol=1e-300)
+    weights = position_weights(number(p11), number(p21), n)[::-1]
+    np.testing.assert_allclose(weights, brute_weights(p11, p21, n), rtol=1e-12, atol=1e-300)
 
 
 def loss_of(n: int, alpha_star: float, d: int, law: Any) -> FiniteFourgramLoss:
