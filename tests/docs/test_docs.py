@@ -42,7 +42,7 @@ def test_there_are_pages_and_blocks_to_test() -> None:
     assert len(_blocks("exact-loss.md", "python")) > 4
 
 
-@pytest.mark.parametrize("page", ["tutorial.md", "exact-loss.md", "training.md", "solver.md"])
+@pytest.mark.parametrize("page", ["tutorial.md", "exact-loss.md", "training.md", "solver.md", "high-dimensional.md"])
 def test_python_blocks_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}

@@ -213,3 +213,11 @@ def test_seeds_that_show_it() -> None:
     assert run.singular_KQ[0, at, 1] < 0.05
     assert run.singular_KQ[0, -1, 1] > 0.5
     assert isinstance(judge(run), Mechanism)
+
+
+def test_a_surprise_is_told() -> None:
+    """With the usual settings a mechanism that does not show at d = 4 surprises; a true one does not."""
+    assert surprises(judge(made_up(lambda rank: 0.8 - 0.2 * int(rank) if rank < 4 else None)), usual=True) == []
+    lines = surprises(judge(made_up(lambda rank: None)), usual=True)
+    assert len(lines) == 6
+    assert lines[0] == "initial sign matrix, association: refuted, expected supported"
