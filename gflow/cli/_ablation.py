@@ -87,8 +87,9 @@ def shows(
 ) -> list[str]:
     """What the numbers say, a line each."""
     lines = _plateau_line(values, waits) + _scale_line(key, numbers, _all(runs, "T_III"))
+    lines += _order_line(values, runs)
     if key == "training":
-        lines += _order_line(values, runs)
+        lines.append("times of layerwise training count from the start of their stage")
     if key == "tokens":
         lines += _change_line(values, ratios(runs))
     return lines
@@ -103,9 +104,8 @@ def _plateau_line(values: Sequence[str], waits: dict[str, list[Any]]) -> list[st
     verdicts = [f"time scales separate: {', '.join(longer)}"] if longer else []
     verdicts += [f"no time-scale separation: {', '.join(shorter)}"] if shorter else []
     measured = ", ".join(f"{value} {share:.3g}" for value, share in shares.items())
-    return [
-        f"length of the plateau (T_II - T_o) / time to reach it (T_o): {measured}; above 1 or not: {'; '.join(verdicts)}"
-    ]
+    rule = f"above {SEPARATE:g} or not"
+    return [f"plateau (T_II - T_o) / way to it (T_o): {measured}; {rule}: {'; '.join(verdicts)}"]
 
 
 def _scale_line(key: str, numbers: Sequence[float], ends: list[float | None]) -> list[str]:
@@ -122,13 +122,14 @@ def _scale_line(key: str, numbers: Sequence[float], ends: list[float | None]) ->
 
 
 def _order_line(values: Sequence[str], runs: Sequence[Times | None]) -> list[str]:
-    found = []
-    for value, times in zip(values, runs, strict=True):
-        one, other = (times or {}).get("T_I"), (times or {}).get("T_III")
-        if one is not None and other is not None:
-            found.append(f"{value} {'4-gram' if one < other else 'induction'} part")
-    about = "times of a schedule count from the start of its stage"
-    return [f"learned first (T_I against T_III): {', '.join(found)}; {about}"] if found else [about]
+    """Which part of the loss is learned first."""
+    texts = []
+    for name, text in (("T_II", "the plateau is left (T_II)"), ("T_III", "the induction part is (T_III)")):
+        starts, ends = _all(runs, "T_I"), _all(runs, name)
+        known = [(v, a < b) for v, a, b in zip(values, starts, ends, strict=True) if a is not None and b is not None]
+        if known:
+            texts.append(f"before {text}: {', '.join(v for v, before in known if before) or 'none'}")
+    return [f"4-gram part learned (T_I) {'; '.join(texts)}"] if texts else []
 
 
 def _change_line(values: Sequence[str], known: dict[str, list[float | None]]) -> list[str]:

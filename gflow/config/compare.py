@@ -21,7 +21,13 @@ FLOW = "flow"  # the value of optimizer that means gflow integrate
 MOST = 6  # values: as many as a figure shows
 _OWN = ("out", "plot", "overwrite")
 _NOT_HERE = ("loss", "init", "model")
-_EXAMPLES = {"parametrization": "untied merged", "tokens": "gaussian rademacher", "training": "layerwise joint"}
+_EXAMPLES = {
+    "parametrization": "untied merged",
+    "tokens": "gaussian rademacher",
+    "training": "layerwise joint",
+    "optimizer": "flow gd adam",
+    "L": "40 100",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +89,7 @@ def _key(key: str) -> str:
 
 
 def _values(key: str, values: Sequence[str]) -> tuple[str, ...]:
-    example = _EXAMPLES.get(key, "flow gd adam" if key == "optimizer" else "0.5 1")
+    example = _EXAMPLES.get(key, "0.5 1")
     if not 2 <= len(values) <= MOST:
         raise InputError(
             f"{len(values)} value{'' if len(values) == 1 else 's'} of {key} given; "
@@ -139,10 +145,11 @@ def _runs(
         plans.append((cls, wanted))
     for setting in settings:
         if setting not in kept:
-            who = "compare optimizer" if setting in _steps_only() else "another variant"
+            elsewhere = key != "optimizer" and setting in _steps_only()
+            way = "use gflow compare optimizer" if elsewhere else "add a value that reads it"
             raise InputError(
                 f"{setting} = {show(settings[setting])} is read by none of {key} = {', '.join(words)}; "
-                f"leave --{setting.replace('_', '-')} out, or add a value that reads it ({who})"
+                f"leave --{setting.replace('_', '-')} out, or {way}"
             )
     places = [{"out": out} for out in outs] or [{}] * len(plans)
     return tuple(cls.from_given(wanted | place | policy) for (cls, wanted), place in zip(plans, places, strict=True))

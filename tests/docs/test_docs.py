@@ -117,3 +117,17 @@ def test_every_flag_and_json_key_is_documented(config: str, command: str) -> Non
     document = source[source.index("def _document") :]
     for key in re.findall(r'^        "(\w+)":', document, re.MULTILINE):
         assert f"`{key}`" in text, key
+
+
+def test_every_flag_and_json_key_of_compare_is_documented() -> None:
+    from gflow.cli._app import app
+
+    page = (DOCS / "cli.md").read_text()
+    text = page[page.index("## gflow compare") : page.index("## gflow plot")]
+    for argument in app["compare"].assemble_argument_collection():
+        if argument.parameter.group[0].name == "Output" and argument.name not in ("--json", "--quiet", "--debug"):
+            for name in argument.names:
+                assert f"`{name}`" in text, name
+    source = (ROOT / "gflow" / "cli" / "compare.py").read_text()
+    for key in re.findall(r'^        "(\w+)":', source[source.index("def _document") :], re.MULTILINE):
+        assert f"`{key}`" in text, key
