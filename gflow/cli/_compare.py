@@ -69,12 +69,12 @@ class Ablation:
         return "interrupted" if self.interrupted else "failed" if self.problems else "done"
 
     def drawn(self) -> dict[str, Any]:
-        """Name in a figure -> run."""
+        """Name in a figure -> run, of those that have begun."""
         key = self.config.key
         return {
             SYMBOLS.get(key, "") + (NAMES.get(v.value, v.value) if key == "optimizer" else v.value): v.run
             for v in self.variants
-            if v.run is not None
+            if v.run is not None and float(v.run.ts[-1]) > float(v.run.t0)  # a run without any length is no curve
         }
 
 
