@@ -126,15 +126,15 @@ def test_precisions_see_the_same_seed() -> None:
 def test_steps_need_not_fit_the_records() -> None:
     long = train_matrices([2], **(SMALL | {"steps": 10}))
     assert long.steps.tolist() == [0, 4, 8, 10]
-    every = train_matrices([2], **(SMALL | {"steps": 10, "every": 1}))
-    np.testing.assert_allclose(every.induction[:, [0, 4, 8, 10]], long.induction, rtol=1e-10)
+    other = train_matrices([2], **(SMALL | {"steps": 30, "every": 10}))  # its second record is of step 10, too
+    np.testing.assert_allclose(long.induction[:, [0, 3]], other.induction[:, :2], rtol=1e-10)
 
 
 def test_the_standard_error_is_that_of_the_sample() -> None:
     """Standardised deviations of small samples from a large one are of order one."""
     toy = Toy.of(3, 8)
     params = toy.initial_params(seed_keys(0)[0], 0.5)
-    large = toy.per_sequence(params, toy.sequences(jax.random.key(77), 200_000))[1]
+    large = toy.per_sequence(params, toy.sequences(jax.random.key(77), 50_000))[1]
     small = [toy.per_sequence(params, toy.sequences(jax.random.key(k), 400))[1] for k in range(40)]
     z = [(float(jnp.mean(s)) - float(jnp.mean(large))) / (float(jnp.std(s)) / 20) for s in small]
     assert 0.7 < np.std(z) < 1.4
@@ -186,7 +186,7 @@ def test_passage_is_linear_between_records() -> None:
 
 
 def test_a_run_comes_back_from_its_file(tmp_path: Path) -> None:
-    run = train_matrices([1, 2], optimizer=optimizer("adam", eps=1e-6), **SMALL)
+    run = train_matrices([1], optimizer=optimizer("adam", eps=1e-6), **SMALL)
     run.provenance["config"] = {"d": 3}
     path = run.save(tmp_path / "run.nc")
     back = load_matrices(path)

@@ -66,15 +66,18 @@ def record(setting: Setting, state: State) -> Record:
     (fourgram, induction), errors = [jnp.mean(p) for p in parts], [jnp.std(p) / root for p in parts]
     KQ = jnp.asarray(params.WK).T @ jnp.asarray(params.WQ)
     sign = jnp.where(jnp.asarray(params.WK) + jnp.asarray(params.WQ) >= 0, 1.0, -1.0).astype(KQ.dtype)
+    # in one call: each would be compiled anew
+    matrices = jnp.stack([KQ, jnp.asarray(params.V1), jnp.asarray(params.V2), sign])
+    singular = jnp.linalg.svd(matrices, compute_uv=False)
     found = Record(
         fourgram=fourgram,
         induction=induction,
         fourgram_error=errors[0],
         induction_error=errors[1],
-        singular_KQ=jnp.linalg.svd(KQ, compute_uv=False),
-        singular_V1=jnp.linalg.svd(jnp.asarray(params.V1), compute_uv=False),
-        singular_V2=jnp.linalg.svd(jnp.asarray(params.V2), compute_uv=False),
-        singular_sign=jnp.linalg.svd(sign, compute_uv=False),
+        singular_KQ=singular[0],
+        singular_V1=singular[1],
+        singular_V2=singular[2],
+        singular_sign=singular[3],
         p21=jnp.asarray(params.p21),
     )
     return jax.tree.map(lambda x: jnp.where(state.stopped_by < 0, x, jnp.nan), found)
