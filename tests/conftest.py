@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import pathlib
 import sys
 import tempfile
+from collections.abc import Iterator
 
 # Before JAX or gflow is imported by anything. GFLOW_TEST_CACHE_DIR keeps tables and compiled programs between runs.
 os.environ["JAX_ENABLE_X64"] = "1"
@@ -39,3 +42,13 @@ def pytest_unconfigure() -> None:
 
     if not os.environ.get("GFLOW_TEST_CACHE_DIR"):
         shutil.rmtree(_cache, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_programs_at_once() -> Iterator[None]:
+    """Drops compiled programs when there are many: each maps memory, and Linux allows a process 65530 mappings."""
+    yield
+    maps = pathlib.Path("/proc/self/maps")
+    if maps.exists() and maps.read_bytes().count(b"\n") > 20_000:
+        jax.clear_caches()
+        gc.collect()
