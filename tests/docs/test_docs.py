@@ -125,7 +125,8 @@ def test_every_flag_and_json_key_of_compare_is_documented() -> None:
     page = (DOCS / "cli.md").read_text()
     text = page[page.index("## gflow compare") : page.index("## gflow plot")]
     for argument in app["compare"].assemble_argument_collection():
-        if argument.parameter.group[0].name == "Output" and argument.name not in ("--json", "--quiet", "--debug"):
+        groups: Any = argument.parameter.group
+        if groups[0].name == "Output" and argument.name not in ("--json", "--quiet", "--debug"):
             for name in argument.names:
                 assert f"`{name}`" in text, name
     source = (ROOT / "gflow" / "cli" / "compare.py").read_text()
