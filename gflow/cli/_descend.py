@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from gflow.cli._output import Output
-from gflow.cli._prepare import WORTH_KEEPING, compile_seconds, load_ahead, make_loss, make_problem
-from gflow.cli._signals import check, prompt_exit
+from gflow.cli._prepare import load_ahead, make_loss, make_problem, watched
+from gflow.cli._signals import prompt_exit
 from gflow.config import TrainConfig
 from gflow.io.compilation import prefer_quick_compilation
 
@@ -73,7 +73,7 @@ def _prepare(problem: Any, config: TrainConfig, output: Output) -> tuple[Any, An
     trained = make_loss(problem, config, output)
     if config.training == "joint":
         params = problem.initial_params(config.sigma_init, p11=config.sigma_init)
-        return trained, trained, params, problem.emergence(trained)
+        return trained, trained, params, problem.milestones(trained) | problem.emergence(trained)
     return trained, problem.population_loss(), problem.initial_params(config.sigma_init), problem.milestones()
 
 
@@ -98,23 +98,14 @@ def _train(
     import gflow
     from gflow.io.provenance import provenance
 
-    began: dict[str, float] = {}
-
     def told(news: dict[str, Any]) -> None:
-        # at each sign of life also look for a signal that was lost
-        check()
-        guard.alive()
-        now = time.perf_counter()
-        began.setdefault("training", now)
-        guard.precious = now - began["training"] > WORTH_KEEPING
+        alive()
         found = f", {len(news['found'])} of {news['wanted']} milestones" if news["wanted"] else ""
         output.progress(f"step {news['step']}, t = {news['t']:.4g}, loss {news['loss']:.4g}{found}")
 
     output.phase("training")
-    started = time.perf_counter()
-    # for the first steps JAX compiles for seconds: a signal then ends the process, and loses little
-    with compile_seconds() as compiled, prompt_exit(leave) as guard:
+    seconds: dict[str, float] = {}
+    with watched(leave, seconds) as alive:
         descent = gflow.descend(loss, params, rule, config.steps, progress=told, **policy)
-    wall = time.perf_counter() - started
     descent.provenance.update(provenance(config.as_dict() | {"lr": policy["lr"]}))
-    return descent, {"compile": min(compiled[0], wall), "solve": max(wall - compiled[0], 0.0)}
+    return descent, seconds

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from gflow.cli._output import Output
-from gflow.cli._prepare import WORTH_KEEPING
-from gflow.cli._signals import check, prompt_exit
+from gflow.cli._prepare import watched
+from gflow.cli._signals import prompt_exit
 from gflow.config.matrices import LEARNING_RATES, MatricesConfig
 from gflow.io.atomic import atomic_path
 from gflow.io.compilation import prefer_quick_compilation
@@ -44,16 +43,12 @@ def opening(settings: MatricesConfig) -> str:
 
 def run(settings: MatricesConfig, output: Output, leave: Callable[[], None]) -> Trained:
     """Train what `settings` describes; `leave` is called before a phase with nothing to save is cut short."""
-    began: list[float] = []
 
     def told(news: dict[str, Any]) -> None:
-        check()
-        guard.alive()
-        began.append(time.perf_counter())
-        guard.precious = began[-1] - began[0] > WORTH_KEEPING
+        alive()
         output.progress(f"step {news['step']} of {news['steps']}, mean induction loss {news['loss']:.3g}")
 
-    with prompt_exit(leave) as guard:
+    with prompt_exit(leave):
         output.phase("loading JAX")
         import gflow
 
@@ -64,6 +59,7 @@ def run(settings: MatricesConfig, output: Output, leave: Callable[[], None]) -> 
         from gflow.training.matrices import mechanism_test, train_matrices
         from gflow.training.matrices._verdicts import surprises
 
+    with watched(leave, {}) as alive:
         numbers = {"eps": settings.eps} if settings.optimizer == "adam" else {}
         training: dict[str, Any] = {
             "optimizer": optimizer(settings.optimizer, **numbers),

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import importlib
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from gflow.cli._output import Output
+from gflow.cli._signals import check, prompt_exit
 from gflow.config import FiniteTokens
 
 WORTH_KEEPING = 5.0  # seconds of a run for which a Ctrl-C waits, even if JAX is compiling just then
@@ -85,3 +87,26 @@ def compile_seconds() -> Iterator[list[float]]:
         yield total
     finally:
         jax.monitoring.unregister_event_duration_listener(listen)
+
+
+@contextlib.contextmanager
+def watched(leave: Callable[[], None], seconds: dict[str, float]) -> Iterator[Callable[[], None]]:
+    """A computation that a signal may end: call what this gives at each of its signs of life.
+
+    Until the first of them, and for WORTH_KEEPING seconds after, a signal ends the process by way of `leave`: JAX
+    compiles, and little is lost; later it waits for the next sign of life. `seconds` gets "compile" and "solve".
+    """
+    began: list[float] = []
+
+    def alive() -> None:
+        check()  # a signal that was lost
+        guard.alive()
+        began.append(time.perf_counter())
+        guard.precious = began[-1] - began[0] > WORTH_KEEPING
+        del began[1:]
+
+    started = time.perf_counter()
+    with compile_seconds() as compiled, prompt_exit(leave) as guard:
+        yield alive
+    wall = time.perf_counter() - started
+    seconds |= {"compile": min(compiled[0], wall), "solve": max(wall - compiled[0], 0.0)}

@@ -12,8 +12,8 @@ from typing import Any
 from gflow.cli import _own
 from gflow.cli._induction import TAIL, make_plan
 from gflow.cli._output import Output, plain
-from gflow.cli._prepare import WORTH_KEEPING, compile_seconds, load_ahead
-from gflow.cli._signals import check, prompt_exit
+from gflow.cli._prepare import load_ahead, watched
+from gflow.cli._signals import prompt_exit
 from gflow.config import IntegrateConfig
 from gflow.errors import SolveError
 from gflow.io.compilation import prefer_quick_compilation
@@ -132,15 +132,8 @@ def _solve(
 ) -> tuple[Any, dict[str, float]]:
     from gflow.io.provenance import provenance
 
-    began: dict[str, float] = {}
-
     def told(news: dict[str, Any]) -> None:
-        # at each sign of life the driver also looks for a signal of its own
-        check()
-        guard.alive()
-        now = time.perf_counter()
-        began.setdefault("integrating", now)
-        guard.precious = now - began["integrating"] > WORTH_KEEPING
+        alive()
         where = f"stage {news['stage']}, " if "stage" in news else ""
         where += "" if news["block"] == "all" else f"{news['block']} "
         found = f", {len(news['found'])} of {news['wanted']} milestones" if news["wanted"] else ""
@@ -150,9 +143,8 @@ def _solve(
     if config.max_steps is not None:
         policy["max_steps"] = config.max_steps
     output.phase("integrating")
-    started = time.perf_counter()
-    # for its first steps the driver compiles for seconds: a signal then ends the process, and loses little
-    with compile_seconds() as compiled, prompt_exit(leave) as guard:
+    seconds: dict[str, float] = {}
+    with watched(leave, seconds) as alive:
         try:
             traj: Any = integrate(progress=told, **policy)
         except SolveError as error:
@@ -161,9 +153,8 @@ def _solve(
                 raise
             traj = error.trajectory
         _ = traj.losses  # the rest of the path is filled in when asked for: here, where it is timed and guarded
-    wall = time.perf_counter() - started
     traj.provenance.update(provenance(config.as_dict()))
-    return traj, {"compile": min(compiled[0], wall), "solve": max(wall - compiled[0], 0.0)}
+    return traj, seconds
 
 
 def _bounds(loss: Any, states: Any) -> Any:

@@ -68,7 +68,11 @@ def draw(traj: Any, path: str, overwrite: bool) -> None:
     """Draw a run to a file, whose suffix decides the format, without ever needing a display."""
     from gflow.plots import flagship, side_by_side
 
-    if hasattr(traj, "stages") and {"fourgram", "induction"} <= set(traj.losses):
+    if hasattr(traj, "singular_KQ"):  # a run of gflow train matrices
+        from gflow.plots.matrices import matrices
+
+        _save(matrices(traj), path, overwrite)
+    elif hasattr(traj, "stages") and {"fourgram", "induction"} <= set(traj.losses):
         _save(side_by_side({"": traj}), path, overwrite)
     else:
         _save(flagship(traj, predictions=traj.provenance.get("predictions")), path, overwrite)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
+from gflow.config._base import Config
 from gflow.config._checks import show
-from gflow.config._rules import Choice, FiniteTokens, Limit, Rule, token_law
+from gflow.config._rules import Choice, FiniteTokens, Limit, Rule, Text, flag, token_law
 from gflow.errors import InputError
 
 PROBLEM_RULES: dict[str, Rule] = {
@@ -20,12 +23,48 @@ PROBLEM_RULES: dict[str, Rule] = {
     "samples": Limit(64, 2**26, "fewer sequences say nothing, more do not fit", whole=True),
     "scrambles": Limit(2, 64, "the standard error is that of independent scrambles", whole=True),
     "accuracy": Limit(0, 1, "a relative standard error of the loss", open_below=True, open_above=True),
+    "out": Text("run.nc", (".nc",)),
+    "plot": Text("run.png", (".png", ".pdf", ".svg")),
+    "overwrite": flag,
     "seed": Limit(0, 2**63 - 1, "a seed is a non-negative integer", whole=True),
 }
 SAMPLED_KEYS = ("samples", "scrambles", "accuracy")
 
 
-def evaluation(values: Any) -> dict[str, Any]:
+@dataclasses.dataclass(frozen=True)
+class ProblemConfig(Config):
+    """What `gflow integrate` and `gflow train` share: the problem, its loss, the outputs."""
+
+    L: float = 40.0
+    alpha_star: float = 1.0
+    w_star: float = 0.49
+    sigma_init: float = 1e-2
+    tokens: str | FiniteTokens = "gaussian"
+    d: int = 1
+    parametrization: str = "untied"
+    training: str = "second-layer"
+    evaluate: str | None = None
+    samples: int | None = None
+    scrambles: int = 8
+    accuracy: float | None = None
+    seed: int = 0
+    out: str | None = None
+    plot: str | None = None
+    overwrite: bool = False
+
+    @classmethod
+    def _settled(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        return _evaluation(values)
+
+    def _agree(self) -> None:
+        _agree(self)
+        if self.training != "second-layer":
+            whole_length(self, "training")
+        if self.evaluate == "sampled":
+            whole_length(self, "evaluate")
+
+
+def _evaluation(values: Any) -> dict[str, Any]:
     """Exact wherever there is an exact loss: at p11 = inf always, at finite p11 for gaussian tokens."""
     if values["evaluate"] is not None:
         return {}
@@ -33,7 +72,7 @@ def evaluation(values: Any) -> dict[str, Any]:
     return {"evaluate": "exact" if exact else "sampled"}
 
 
-def agree(config: Any) -> None:
+def _agree(config: Any) -> None:
     """Cross checks of the problem's keys. Raises InputError."""
     if config.d > 1 and config.tokens != "gaussian":
         name = "finite" if isinstance(config.tokens, FiniteTokens) else config.tokens

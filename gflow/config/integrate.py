@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from gflow.config._base import Config
 from gflow.config._checks import show
-from gflow.config._problem import PROBLEM_RULES, SAMPLED_KEYS, agree, evaluation, whole_length
-from gflow.config._rules import Choice, FiniteTokens, Limit, Rule, Text, flag
+from gflow.config._problem import PROBLEM_RULES, SAMPLED_KEYS, ProblemConfig
+from gflow.config._rules import Choice, Limit, Rule, Text
 from gflow.errors import InputError
 
 _STAGE_KEYS = ("p11_until", "stage1_t1", "p11_after")
@@ -22,7 +20,7 @@ _EXAMPLES = {"loss": "module:function", "init": "init.toml"}
 
 
 @dataclasses.dataclass(frozen=True)
-class IntegrateConfig(Config):
+class IntegrateConfig(ProblemConfig):
     """One trajectory: the problem, the policy of the solver, the outputs. Construction checks every value.
 
     Names are those of the flags with `_` for `-`. `None` leaves a choice to `solve`, or to the command. Stage I of
@@ -30,33 +28,17 @@ class IntegrateConfig(Config):
     stays where it is ("reached"). Raises InputError: one line that names the value, the limit and the way out.
     """
 
-    L: float = 40.0
-    alpha_star: float = 1.0
-    w_star: float = 0.49
-    sigma_init: float = 1e-2
-    tokens: str | FiniteTokens = "gaussian"
-    d: int = 1
-    parametrization: str = "untied"
-    training: str = "second-layer"
     p11_until: float | None = None
     stage1_t1: float | None = None
     p11_after: str = "infinite"
-    evaluate: str | None = None
-    samples: int | None = None
-    scrambles: int = 8
-    accuracy: float | None = None
     model: str = "induction"
     solver: str = "auto"
     rtol: float | None = None
     atol: float | None = None
     t1: float | None = None
     max_steps: int | None = None
-    seed: int = 0
     loss: str | None = None
     init: str | None = None
-    out: str | None = None
-    plot: str | None = None
-    overwrite: bool = False
 
     rules: ClassVar[dict[str, Rule]] = PROBLEM_RULES | {
         "training": Choice(("second-layer", "layerwise", "joint")),
@@ -71,25 +53,14 @@ class IntegrateConfig(Config):
         "max_steps": Limit(1, 10**9, "a solve takes at least one step", whole=True),
         "loss": Text(_EXAMPLES["loss"]),
         "init": Text(_EXAMPLES["init"]),
-        "out": Text("run.nc", (".nc",)),
-        "plot": Text("run.png", (".png", ".pdf", ".svg")),
-        "overwrite": flag,
     }
     conditional: ClassVar[dict[tuple[str, str], tuple[str, ...]]] = {
         ("training", "layerwise"): _STAGE_KEYS,
         ("evaluate", "sampled"): SAMPLED_KEYS,
     }
 
-    @classmethod
-    def _settled(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        return evaluation(values)
-
     def _agree(self) -> None:
-        agree(self)
-        if self.training != "second-layer":
-            whole_length(self, "training")
-        if self.evaluate == "sampled":
-            whole_length(self, "evaluate")
+        super()._agree()
         if (self.loss is None) != (self.init is None):
             have, lack = ("loss", "init") if self.init is None else ("init", "loss")
             raise InputError(f"{have} = {show(getattr(self, have))} needs {lack} too; add {lack} = {_EXAMPLES[lack]!r}")

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from gflow.config._base import Config
 from gflow.config._checks import show
-from gflow.config._problem import PROBLEM_RULES, SAMPLED_KEYS, agree, evaluation, whole_length
-from gflow.config._rules import Choice, FiniteTokens, Limit, Rule, Text, flag
+from gflow.config._problem import PROBLEM_RULES, SAMPLED_KEYS, ProblemConfig, whole_length
+from gflow.config._rules import Choice, Limit, Rule
 from gflow.errors import InputError
 
 # the numbers of each optimiser
@@ -24,7 +22,7 @@ _NUMBERS = ("momentum", "b1", "b2", "eps", "weight_decay")
 
 
 @dataclasses.dataclass(frozen=True)
-class TrainConfig(Config):
+class TrainConfig(ProblemConfig):
     """One discrete-time run of the induction head: the problem, the optimiser, the outputs.
 
     Names are those of the flags with `_` for `-`. `None` leaves a choice to the command: `steps`, until the last
@@ -32,18 +30,6 @@ class TrainConfig(Config):
     InputError: one line that names the value, the limit and the way out.
     """
 
-    L: float = 40.0
-    alpha_star: float = 1.0
-    w_star: float = 0.49
-    sigma_init: float = 1e-2
-    tokens: str | FiniteTokens = "gaussian"
-    d: int = 1
-    parametrization: str = "untied"
-    training: str = "second-layer"
-    evaluate: str | None = None
-    samples: int | None = None
-    scrambles: int = 8
-    accuracy: float | None = None
     optimizer: str = "sgd"
     lr: float | None = None
     steps: int | None = None
@@ -53,10 +39,6 @@ class TrainConfig(Config):
     b2: float | None = None
     eps: float | None = None
     weight_decay: float | None = None
-    seed: int = 0
-    out: str | None = None
-    plot: str | None = None
-    overwrite: bool = False
 
     rules: ClassVar[dict[str, Rule]] = PROBLEM_RULES | {
         "training": Choice(("second-layer", "joint")),
@@ -69,22 +51,11 @@ class TrainConfig(Config):
         "b2": Limit(0, 1, "at 1 nothing is ever forgotten", open_above=True),
         "eps": Limit(0, 1e6, "it is added to the root of the second moment"),
         "weight_decay": Limit(0, 1e6, "weights do not grow on their own"),
-        "out": Text("run.nc", (".nc",)),
-        "plot": Text("run.png", (".png", ".pdf", ".svg")),
-        "overwrite": flag,
     }
     conditional: ClassVar[dict[tuple[str, str], tuple[str, ...]]] = {("evaluate", "sampled"): SAMPLED_KEYS}
 
-    @classmethod
-    def _settled(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        return evaluation(values)
-
     def _agree(self) -> None:
-        agree(self)
-        if self.training != "second-layer":
-            whole_length(self, "training")
-        if self.evaluate == "sampled":
-            whole_length(self, "evaluate")
+        super()._agree()
         if self.batch is not None:
             whole_length(self, "batch")
             if self.optimizer == "gd":

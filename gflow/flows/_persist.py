@@ -26,7 +26,7 @@ from gflow.flows._problem import FlatProblem, Layout
 from gflow.flows._registry import PARAMS_TYPES
 from gflow.flows._sign import SignFlow
 from gflow.flows._status import Milestone, StationaryPoint, Status
-from gflow.io.atomic import atomic_path
+from gflow.io import netcdf
 
 if TYPE_CHECKING:
     from gflow.flows._trajectory import Trajectory
@@ -133,26 +133,14 @@ def plain(value: Any) -> Any:
 
 def save(trajectory: Trajectory, path: str | Path, *, overwrite: bool = False) -> Path:
     """Write netCDF-4, complete or not at all."""
-    with atomic_path(path, overwrite) as temporary:
-        # by way of memory: on a full disk HDF5's own writing does not fail, it crashes the process
-        temporary.write_bytes(to_dataset(trajectory).to_netcdf(engine="h5netcdf"))
-    return Path(path)
+    return netcdf.write(to_dataset(trajectory), path, overwrite=overwrite)
 
 
 def read(path: str | Path) -> Any:
-    """The dataset of a file that gflow wrote, in memory. Raises `InputError` as `load` does."""
-    import xarray as xr
-
-    path = Path(path)
-    if not path.is_file():
-        raise InputError(f"{path}: there is no such file")
-    try:
-        with xr.open_dataset(path, engine="h5netcdf") as dataset:
-            dataset.load()
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
-        raise InputError(f"{path} is not a readable netCDF file: {error}".splitlines()[0]) from error
-    if dataset.attrs.get("source") != "gflow" or dataset.attrs.get("format") != FORMAT:
-        raise InputError(f"{path} is a netCDF file, but not a trajectory written by this version of gflow")
+    """The dataset of a flow's file. Raises `InputError` as `load` does."""
+    dataset = netcdf.read(path)
+    if dataset.attrs.get("format") != FORMAT:
+        raise InputError(f"{path} was not written by this version of gflow; write it again")
     return dataset
 
 

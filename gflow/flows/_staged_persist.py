@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from gflow.flows import _persist
-from gflow.io.atomic import atomic_path
+from gflow.io import netcdf
 
 if TYPE_CHECKING:
     from gflow.flows._staged import StagedTrajectory
@@ -58,24 +58,17 @@ def save(staged: StagedTrajectory, path: str | Path, *, overwrite: bool = False)
     groups = {f"/{name}": _persist.to_dataset(trajectory) for name, trajectory in staged.stages.items()}
     # completing a stage may have been interrupted, so the attributes come after
     tree = xr.DataTree.from_dict({"/": xr.Dataset(attrs=_attributes(staged)), **groups})
-    with atomic_path(path, overwrite) as temporary:
-        # by way of memory, as in _persist.save
-        temporary.write_bytes(tree.to_netcdf(engine="h5netcdf"))
-    return Path(path)
+    return netcdf.write(tree, path, overwrite=overwrite)
 
 
 def load(path: Path, root: Any, *, like: Any = None, loss: Any = None) -> StagedTrajectory:
     """Read what `save` wrote; `root` is the file's root group. `like` and `loss` may be dicts by stage."""
-    import xarray as xr
-
     from gflow.flows._staged import StagedTrajectory
 
     pick = lambda given, name: given.get(name) if isinstance(given, dict) and name in given else given  # noqa: E731
     stages = {}
     for name in json.loads(root.attrs["stages"]):
-        with xr.open_dataset(path, group=name, engine="h5netcdf") as dataset:
-            dataset.load()
-        stages[name] = _persist.from_dataset(dataset, like=pick(like, name), loss=pick(loss, name))
+        stages[name] = _persist.from_dataset(netcdf.read(path, name), like=pick(like, name), loss=pick(loss, name))
     return StagedTrajectory(
         stages=stages,
         planned=tuple(json.loads(root.attrs["planned"])),

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from gflow.flows import _persist as flow_files
-from gflow.io.atomic import atomic_path
+from gflow.io import netcdf
 from gflow.training._status import Outcome, StepMilestone
 
 if TYPE_CHECKING:
@@ -100,7 +100,4 @@ def _milestones(dataset: Any) -> dict[str, StepMilestone]:
 
 def save(descent: Descent, path: str | Path, *, overwrite: bool = False) -> Path:
     """Write netCDF-4, complete or not at all."""
-    with atomic_path(path, overwrite) as temporary:
-        # by way of memory: on a full disk HDF5's own writing does not fail, it crashes the process
-        temporary.write_bytes(to_dataset(descent).to_netcdf(engine="h5netcdf"))
-    return Path(path)
+    return netcdf.write(to_dataset(descent), path, overwrite=overwrite)

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gflow import load
 from gflow.cli.main import run
-from gflow.training.matrices import load_matrices, start_ranks
+from gflow.training.matrices import start_ranks
 
 SMALL = ["--d", "3", "--L", "8", "--batch", "16", "--evaluation", "32"]
 
@@ -30,7 +31,7 @@ def test_a_run_with_its_file_and_figure(tmp_path: Path, capsys: pytest.CaptureFi
     out, figure = tmp_path / "run.nc", tmp_path / "run.png"
     words = [*SMALL, "--steps", "300", "--seeds", "3", "--seed", "7", "--lr", "0.01"]
     found = train([*words, "--out", str(out), "--plot", str(figure)], capsys)
-    saved = load_matrices(out)
+    saved = load(out)
     assert found["status"] == "reached_steps"
     assert found["config"]["d"] == 3
     assert found["steps"] == 300 == saved.steps[-1]
@@ -68,7 +69,7 @@ def test_divergence_is_told_and_what_came_before_is_kept(tmp_path: Path, capsys:
     for failure in found["failures"]:
         assert f"seed {failure['seed']}: {failure['quantity'].removesuffix(' (exploded)')}" in printed.err
         assert f"step {failure['step']}" in printed.err
-    assert np.all(np.isfinite(load_matrices(out).induction[:, 0]))
+    assert np.all(np.isfinite(load(out).induction[:, 0]))
 
 
 def test_the_mechanism_in_json(capsys: pytest.CaptureFixture[str]) -> None:

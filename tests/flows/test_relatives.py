@@ -20,11 +20,6 @@ def bowl(p):
 
 
 START = {"a": 2.0, "b": np.array([1.0, -1.0])}
-ALL = {
-    "heavy ball": lambda loss, **k: HeavyBallFlow(loss, 0.5, **k),
-    "adam": lambda loss, **k: AdamFlow(loss, 0.3, 1.0, **k),
-    "sign": lambda loss, **k: SignFlow(loss, 0.05, **k),
-}
 
 
 def oscillator(t, friction, stiffness, mass=1.0):

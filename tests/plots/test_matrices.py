@@ -60,4 +60,6 @@ def test_any_seed_any_part_also_a_failed_run(part: str) -> None:
 def test_a_run_of_one_record() -> None:
     run = made_up()
     one = {f.name: getattr(run, f.name)[:, :1] for f in dataclasses.fields(run) if np.ndim(getattr(run, f.name)) >= 2}
-    matrices(dataclasses.replace(run, steps=run.steps[:1], **one)).savefig("/dev/null", format="png")
+    figure = matrices(dataclasses.replace(run, steps=run.steps[:1], **one))
+    figure.savefig("/dev/null", format="png")
+    assert all(len(line.get_xdata()) == 1 for line in figure.axes[0].lines[: len(run.seeds)])

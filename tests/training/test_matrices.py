@@ -12,9 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from gflow import load
 from gflow.errors import InputError, OutputError
 from gflow.training import optimizer
-from gflow.training.matrices import MatrixRun, Toy, load_matrices, train_matrices
+from gflow.training.matrices import MatrixRun, Toy, train_matrices
 from gflow.training.matrices._advance import QUANTITIES, Setting, advance, begin
 from gflow.training.matrices._model import seed_keys
 from gflow.training.matrices._train import EVALUATION_SEED
@@ -189,7 +190,7 @@ def test_a_run_comes_back_from_its_file(tmp_path: Path) -> None:
     run = train_matrices([1], optimizer=optimizer("adam", eps=1e-6), **SMALL)
     run.provenance["config"] = {"d": 3}
     path = run.save(tmp_path / "run.nc")
-    back = load_matrices(path)
+    back = load(path)
     for field in dataclasses.fields(MatrixRun):
         one, two = getattr(run, field.name), getattr(back, field.name)
         if isinstance(one, np.ndarray):
@@ -201,7 +202,7 @@ def test_a_run_comes_back_from_its_file(tmp_path: Path) -> None:
     (tmp_path / "no.nc").write_text("hello")
     for name in ("no.nc", "none.nc"):
         with pytest.raises(InputError, match=name):
-            load_matrices(tmp_path / name)
+            load(tmp_path / name)
 
 
 @pytest.mark.parametrize(

@@ -54,11 +54,13 @@ class InductionHeadLoss(eqx.Module):
         return dataclasses.replace(self, table=grown_table(self.table, self.law, float(params.logit_scale)))
 
 
-def _fourgram_leaves(params: Any) -> tuple[Any, ...]:
+def fourgram_leaves(params: Any) -> tuple[Any, ...]:
+    """The leaves of the second layer that the 4-gram part reads."""
     return params.p21, params.v1
 
 
-def _induction_leaves(params: Any) -> tuple[Any, ...]:
+def induction_leaves(params: Any) -> tuple[Any, ...]:
+    """The leaves of the second layer that the induction part reads."""
     if isinstance(params, TiedParams):
         return params.v2, params.wKQ
     if isinstance(params, MergedParams):
@@ -66,9 +68,10 @@ def _induction_leaves(params: Any) -> tuple[Any, ...]:
     return params.v2, params.wK, params.wQ
 
 
-def _growing_leaves(params: Any) -> tuple[Any, ...]:
+def growing_leaves(params: Any) -> tuple[Any, ...]:
+    """Those that grow exponentially on the plateau."""
     # a merged w starts linearly, not exponentially
-    return () if isinstance(params, MergedParams) else _induction_leaves(params)[1:]
+    return () if isinstance(params, MergedParams) else induction_leaves(params)[1:]
 
 
 class PopulationLoss(eqx.Module):
@@ -141,8 +144,8 @@ class PopulationLoss(eqx.Module):
         """The two groups of parameters that never meet, on their own clocks (MATH section 5, "The flow splits")."""
         one = jnp.ones_like(self.L)
         return (
-            Block("fourgram", _fourgram_leaves, self.fourgram, LogClock(one)),
-            Block("induction", _induction_leaves, self.induction, ScaledClock(self.L - 2.0), _growing_leaves),
+            Block("fourgram", fourgram_leaves, self.fourgram, LogClock(one)),
+            Block("induction", induction_leaves, self.induction, ScaledClock(self.L - 2.0), growing_leaves),
         )
 
     def __repr__(self) -> str:

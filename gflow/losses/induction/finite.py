@@ -9,10 +9,10 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from gflow.errors import TableError
 from gflow.flows import Block, LogClock, ScaledClock
-from gflow.losses.induction.exact import _fourgram_leaves, _growing_leaves, _induction_leaves
+from gflow.losses.induction.exact import fourgram_leaves, growing_leaves, induction_leaves
 from gflow.losses.induction.finite_fourgram import FiniteFourgramLoss
+from gflow.losses.induction.growth import wider_domain
 from gflow.losses.induction.joint_build import build_joint_table
 from gflow.losses.induction.joint_table import JointTable
 
@@ -59,22 +59,17 @@ class FiniteInductionLoss(eqx.Module):
 
     def grow(self, params: Any) -> FiniteInductionLoss:
         """The same loss on a table that holds `params` with room to spare: minutes (host). Raises `TableError`."""
-        w, table = float(params.logit_scale), self.table
-        if bool(table.in_domain(jnp.asarray(w, table.lo.dtype))):
+        domain = wider_domain(self.table, float(params.logit_scale))
+        if domain is None:
             return self
-        if not bool(jnp.isfinite(w)):
-            raise TableError(f"the logit scale is {w}: no table can hold it; start from finite parameters")
-        lo, hi = float(table.lo), float(table.hi)
-        room = 0.25 * (hi - lo) + 0.25 * abs(w)
-        lo, hi = (lo, max(hi, w + room)) if w > 0.5 * (lo + hi) else (min(lo, w - room), hi)
-        base = table.base
-        larger = build_joint_table(float(base.L), float(base.w_star), int(base.d), lo, hi)
+        base = self.table.base
+        larger = build_joint_table(float(base.L), float(base.w_star), int(base.d), *domain)
         return dataclasses.replace(self, table=larger)
 
 
 def _every_leaf(params: Any) -> tuple[Any, ...]:
     first = () if params.p11 is None else (params.p11,)
-    return (*first, *_fourgram_leaves(params), *_induction_leaves(params))
+    return (*first, *fourgram_leaves(params), *induction_leaves(params))
 
 
 class FullLoss(eqx.Module):
@@ -128,10 +123,10 @@ class FullLoss(eqx.Module):
         one = jnp.ones_like(self.alpha_star)
         if not self.frozen_first_layer:
             whole = dataclasses.replace(self, frozen_first_layer=True)  # any loss will do inside a block
-            return (Block("all", _every_leaf, whole, LogClock(one), _growing_leaves),)
+            return (Block("all", _every_leaf, whole, LogClock(one), growing_leaves),)
         return (
-            Block("fourgram", _fourgram_leaves, self.fourgram, LogClock(one)),
-            Block("induction", _induction_leaves, self.induction, ScaledClock(self.L - 2.0), _growing_leaves),
+            Block("fourgram", fourgram_leaves, self.fourgram, LogClock(one)),
+            Block("induction", induction_leaves, self.induction, ScaledClock(self.L - 2.0), growing_leaves),
         )
 
     def __repr__(self) -> str:

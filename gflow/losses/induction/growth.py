@@ -55,18 +55,29 @@ class LawData(eqx.Module):
         return tokens.finite(np.asarray(self.values, dtype=float)[used], weights[used] / np.sum(weights[used]))
 
 
+def wider_domain(table: Any, w: float) -> tuple[float, float] | None:
+    """A domain [lo, hi] that holds that of `table` and `w` with room to spare; None if the table's own will do.
+
+    `table`: anything with `lo`, `hi`, `in_domain`. Raises `TableError` for a w that is not finite.
+    """
+    if not math.isfinite(w):
+        raise TableError(f"the logit scale is {w}: no table can hold it; start from finite parameters")
+    if bool(table.in_domain(jnp.asarray(w, table.lo.dtype))):
+        return None
+    lo, hi = float(table.lo), float(table.hi)
+    room = 0.25 * (hi - lo) + 0.25 * abs(w)
+    return (lo, max(hi, w + room)) if w > 0.5 * (lo + hi) else (min(lo, w - room), hi)
+
+
 def grown_table(table: OverlapTable, law: LawData, w: float) -> OverlapTable:
     """`table` if it holds the logit scale `w` with a margin, else a larger one that does, with room to spare.
 
     Computed now, on the host; the same arguments give the same object. Raises `TableError`.
     """
-    if not math.isfinite(w):
-        raise TableError(f"the logit scale is {w}: no table can hold it; start from finite parameters")
-    if bool(table.in_domain(jnp.asarray(w, table.lo.dtype))):
+    domain = wider_domain(table, w)
+    if domain is None:
         return table
-    lo, hi = float(table.lo), float(table.hi)
-    room = 0.25 * (hi - lo) + 0.25 * abs(w)
-    lo, hi = (lo, max(hi, w + room)) if w > 0.5 * (lo + hi) else (min(lo, w - room), hi)
+    lo, hi = domain
     dtype = table.cells.dtype
     arrays = [np.asarray(x).tobytes() for x in jax.tree.leaves(law)]
     key = (*arrays, float(table.L), float(table.w_star), float(table.d), lo, hi, dtype.name)

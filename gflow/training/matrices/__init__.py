@@ -12,7 +12,6 @@ _HOMES = {
     "Toy": "_model",
     "Plateau": "plateaus",
     "find_plateaus": "plateaus",
-    "load_matrices": "_persist",
     "start_ranks": "signs",
     "pick_seeds": "signs",
     "singular_probability": "signs",
@@ -24,7 +23,6 @@ _HOMES = {
 if TYPE_CHECKING:
     from gflow.training.matrices._claims import spread as spread
     from gflow.training.matrices._model import Toy as Toy
-    from gflow.training.matrices._persist import load_matrices as load_matrices
     from gflow.training.matrices._run import Failure as Failure, MatrixRun as MatrixRun
     from gflow.training.matrices._train import train_matrices as train_matrices
     from gflow.training.matrices.mechanism import Mechanism as Mechanism, mechanism_test as mechanism_test

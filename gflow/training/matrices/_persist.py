@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gflow.errors import InputError
-from gflow.io.atomic import atomic_path
+from gflow.io import netcdf
 from gflow.training.matrices._run import Failure, MatrixRun
 
 KIND, FORMAT = "matrices", 1
@@ -71,24 +70,4 @@ def from_dataset(dataset: Any) -> MatrixRun:
 
 def save(run: MatrixRun, path: str | Path, *, overwrite: bool = False) -> Path:
     """Write netCDF-4, complete or not at all."""
-    with atomic_path(path, overwrite) as temporary:
-        # by way of memory: on a full disk HDF5's own writing does not fail, it crashes the process
-        temporary.write_bytes(to_dataset(run).to_netcdf(engine="h5netcdf"))
-    return Path(path)
-
-
-def load_matrices(path: str | Path) -> MatrixRun:
-    """Read a run that `MatrixRun.save` wrote; raises `InputError` when the file is none."""
-    import xarray as xr
-
-    path = Path(path)
-    if not path.is_file():
-        raise InputError(f"{path}: there is no such file; check the path")
-    try:
-        with xr.open_dataset(path, engine="h5netcdf") as dataset:
-            dataset.load()
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
-        raise InputError(f"{path} is not a readable netCDF file: {error}".splitlines()[0]) from error
-    if dataset.attrs.get("source") != "gflow" or dataset.attrs.get("kind") != KIND:
-        raise InputError(f"{path} is no run of the high-dimensional toy; give a file of gflow train matrices --out")
-    return from_dataset(dataset)
+    return netcdf.write(to_dataset(run), path, overwrite=overwrite)

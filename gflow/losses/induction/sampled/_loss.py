@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from gflow.errors import InputError
 from gflow.flows import Block, LogClock, ScaledClock
-from gflow.losses.induction.exact import _fourgram_leaves, _growing_leaves, _induction_leaves
+from gflow.losses.induction.exact import fourgram_leaves, growing_leaves, induction_leaves
 from gflow.losses.induction.params import MatrixParams
 from gflow.losses.induction.sampled._parts import ExactFourgramLoss, SampledFourgramLoss, SampledInductionLoss
 from gflow.losses.induction.sampled._table import TabulatedInductionLoss, logit_range, tabulate
@@ -146,8 +146,8 @@ class SampledLoss(eqx.Module):
         if not self.splits:
             return (Block("all", jax.tree.leaves, self, LogClock(n), _curved),)
         return (
-            Block("fourgram", _fourgram_leaves, self.fourgram, LogClock(one)),
-            Block("induction", _induction_leaves, self.induction, ScaledClock(n), _growing_leaves),
+            Block("fourgram", fourgram_leaves, self.fourgram, LogClock(one)),
+            Block("induction", induction_leaves, self.induction, ScaledClock(n), growing_leaves),
         )
 
     def __repr__(self) -> str:
@@ -159,4 +159,4 @@ class SampledLoss(eqx.Module):
 
 
 def _curved(params: Any) -> tuple[Any, ...]:
-    return () if isinstance(params, MatrixParams) else _growing_leaves(params)
+    return () if isinstance(params, MatrixParams) else growing_leaves(params)
