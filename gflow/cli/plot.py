@@ -53,7 +53,10 @@ def plot(
         import gflow
 
         runs = {name: gflow.load(file) for name, file in zip(names, files, strict=True)}
-        if others or overlay or label:
+        alone = next((f for f, r in zip(files, runs.values(), strict=True) if hasattr(r, "singular_KQ")), None)
+        if alone is not None and (others or overlay):
+            raise InputError(f"{alone} is a run of gflow train matrices, which has a figure of its own; plot it alone")
+        if others or overlay or (label and alone is None):
             draw_together(runs, out, overwrite, over=overlay)
         else:
             draw(runs[names[0]], out, overwrite)
