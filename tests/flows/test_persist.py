@@ -79,7 +79,7 @@ def test_files_that_are_no_trajectories(tmp_path):
         load(junk)
     other = tmp_path / "other.nc"
     xr.Dataset({"a": ("x", [1.0])}).to_netcdf(other, engine="h5netcdf")
-    with pytest.raises(InputError, match="not a trajectory"):
+    with pytest.raises(InputError, match="gflow did not write it"):
         load(other)
 
 
