@@ -69,6 +69,8 @@ CASE_20 = {
     "alpha_star = -1": ["alpha_star = -1", "> 0"],
     "sigma_init = 0": ["sigma_init = 0", "1e-100"],
     "sigma_init = -1e-3": ["sigma_init = -0.001"],
+    "wK_init = 0": ["wK_init = 0", "1e-100"],
+    "wQ_init = 1\nparametrization = 'tied'": ["wQ_init = 1", "add parametrization = 'untied'"],
     "d = 2.5": ["d = 2.5", "whole"],
     "d = 0": ["d = 0", ">= 1"],
     "max_steps = 0": ["max_steps = 0", ">= 1"],

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gflow.cli._output import Output
-from gflow.cli._prepare import load_ahead, make_loss, make_problem, watched
+from gflow.cli._prepare import load_ahead, make_loss, watched
 from gflow.cli._signals import prompt_exit
 from gflow.config import TrainConfig
 from gflow.io.compilation import prefer_quick_compilation
@@ -33,6 +33,7 @@ def run(config: TrainConfig, output: Output, leave: Callable[[], None]) -> Train
         output.phase("loading JAX")
         started = time.perf_counter()
         import gflow
+        from gflow.losses.induction.plan import make_problem
         from gflow.training import optimizer
         from gflow.training._optimizers import LEARNING_RATES
 
@@ -70,11 +71,13 @@ def _prepare(problem: Any, config: TrainConfig, output: Output) -> tuple[Any, An
 
     At p11 = inf the exact loss costs nothing, so it is what is reported. At finite p11 the two are the same.
     """
+    from gflow.losses.induction.plan import start
+
     trained = make_loss(problem, config, output)
+    params = start(problem, config)
     if config.training == "joint":
-        params = problem.initial_params(config.sigma_init, p11=config.sigma_init)
         return trained, trained, params, problem.milestones(trained) | problem.emergence(trained)
-    return trained, problem.population_loss(), problem.initial_params(config.sigma_init), problem.milestones()
+    return trained, problem.population_loss(), params, problem.milestones()
 
 
 def _batches(problem: Any, config: TrainConfig, trained: Any, reported: Any) -> Any:

@@ -82,6 +82,12 @@ class ProblemFlags:
     sigma_init: Annotated[
         float | None, flag("--sigma-init", PROBLEM, "Initial value of every parameter. [default: 0.01]")
     ] = None
+    wK_init: Annotated[
+        float | None, flag("--wK-init", PROBLEM, "Initial value of wK, untied only. [default: sigma-init]")
+    ] = None
+    wQ_init: Annotated[
+        float | None, flag("--wQ-init", PROBLEM, "Initial value of wQ, untied only. [default: sigma-init]")
+    ] = None
     tokens: Annotated[
         str | None,
         flag("--tokens", PROBLEM, "gaussian, rademacher or uniform (a finite law: in TOML). [default: gaussian]"),

@@ -11,39 +11,18 @@ from typing import Any
 
 from gflow.cli._output import Output
 from gflow.cli._signals import check, prompt_exit
-from gflow.config import FiniteTokens
+from gflow.io.compilation import compile_seconds
 
 WORTH_KEEPING = 5.0  # seconds of a run for which a Ctrl-C waits, even if JAX is compiling just then
 
 
-def make_problem(config: Any) -> Any:
-    """The `InductionProblem` of a checked configuration."""
-    import gflow
-
-    if isinstance(config.tokens, FiniteTokens):
-        law = gflow.tokens.finite(config.tokens.values, config.tokens.probabilities)
-    else:
-        law = gflow.tokens.from_name(config.tokens)
-    return gflow.InductionProblem(
-        L=config.L,
-        alpha_star=config.alpha_star,
-        w_star=config.w_star,
-        tokens=law,
-        d=config.d,
-        parametrization=config.parametrization,
-    )
-
-
 def make_loss(problem: Any, config: Any, output: Output) -> Any:
     """The loss that a configuration asks for: exact at p11 = inf or at finite p11, or sampled."""
-    if config.evaluate == "sampled":
-        return problem.sampled_loss(
-            config.samples, scrambles=config.scrambles, seed=config.seed, accuracy=config.accuracy
-        )
-    if config.training == "second-layer":
-        return problem.population_loss()
-    output.phase("tabulating the loss at finite p11 (minutes; kept for next time)")
-    return problem.full_loss(progress=lambda at: output.progress(f"{at.done} of {at.total}"))
+    from gflow.losses.induction import plan
+
+    if config.evaluate == "exact" and config.training != "second-layer":
+        output.phase("tabulating the loss at finite p11 (minutes; kept for next time)")
+    return plan.make_loss(problem, config, progress=lambda at: output.progress(f"{at.done} of {at.total}"))
 
 
 def describe(config: Any) -> str:
@@ -69,24 +48,6 @@ def load_ahead(config: Any) -> None:
                 importlib.import_module(name)
 
     threading.Thread(target=load, daemon=True).start()
-
-
-@contextlib.contextmanager
-def compile_seconds() -> Iterator[list[float]]:
-    """A list of one number: the seconds that JAX spends tracing, lowering and compiling (or loading) in the block."""
-    import jax.monitoring
-
-    total = [0.0]
-
-    def listen(event: str, duration_secs: float, **_: str | int) -> None:
-        if event.startswith("/jax/core/compile/"):
-            total[0] += duration_secs
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    try:
-        yield total
-    finally:
-        jax.monitoring.unregister_event_duration_listener(listen)
 
 
 @contextlib.contextmanager

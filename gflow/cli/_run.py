@@ -10,15 +10,13 @@ from collections.abc import Callable
 from typing import Any
 
 from gflow.cli import _own
-from gflow.cli._induction import TAIL, make_plan
 from gflow.cli._output import Output, plain
-from gflow.cli._prepare import load_ahead, watched
+from gflow.cli._prepare import load_ahead, make_loss, watched
 from gflow.cli._signals import prompt_exit
 from gflow.config import IntegrateConfig
 from gflow.errors import SolveError
 from gflow.io.compilation import prefer_quick_compilation
 
-SAMPLED_SOLVER = "rodas5p"
 BOUND_STATES = 256  # states along the run at which the loss's error bound is evaluated
 
 
@@ -49,6 +47,7 @@ def _run_induction(config: IntegrateConfig, output: Output, leave: Callable[[], 
         output.phase("loading JAX")
         started = time.perf_counter()
         import gflow
+        from gflow.losses.induction.plan import make_plan, make_problem
 
         gflow.enable_compilation_cache()
         prefer_quick_compilation()
@@ -56,23 +55,11 @@ def _run_induction(config: IntegrateConfig, output: Output, leave: Callable[[], 
         output.phase("tabulating the loss (kept for next time)")
         started = time.perf_counter()
         load_ahead(config)
-        plan = make_plan(config, output)
+        problem = make_problem(config)
+        plan = make_plan(config, problem, make_loss(problem, config, output))
         table = time.perf_counter() - started
 
-    def integrate(**policy: Any) -> Any:
-        if config.evaluate == "exact":
-            return plan.integrate(plan.loss, estimate_error=True, **policy)
-        from gflow.losses.induction.sampled import run_scrambles
-
-        # far below the sampling error
-        policy = {
-            **policy,
-            "rtol": config.rtol or 1e-6,
-            "solver": SAMPLED_SOLVER if config.solver == "auto" else config.solver,
-        }
-        return run_scrambles(plan.loss, plan.params, lambda loss: plan.integrate(loss, **policy))
-
-    traj, seconds = _solve(integrate, config, output, leave)
+    traj, seconds = _solve(plan.run, config, output, leave)
     return Run(traj, {"load": loading, "table": table, **seconds}, plan.problem, plan.loss)
 
 
@@ -93,7 +80,9 @@ def compare(finished: Run, config: IntegrateConfig, output: Output) -> None:
     from gflow.theory import measured, predictions
 
     finished.measured = {"growth_rate": measured.growth_rate(last)}
-    finished.predictions = plain(predictions.predict(problem, problem.population_loss(), config.sigma_init))
+    finished.predictions = plain(
+        predictions.predict(problem, problem.population_loss(), config.sigma_init, balanced=config.balanced)
+    )
     # into the file too, so that its figure can be drawn without computing them again
     for run in {id(run): run for run in (traj, last)}.values():
         run.provenance["predictions"] = {"plateau": finished.plateau, **finished.predictions}
@@ -109,6 +98,7 @@ def _run_own(config: IntegrateConfig, output: Output, leave: Callable[[], None])
         import jax.numpy as jnp
 
         import gflow
+        from gflow.losses.induction import plan
 
         gflow.enable_compilation_cache()
         prefer_quick_compilation()
@@ -120,8 +110,8 @@ def _run_own(config: IntegrateConfig, output: Output, leave: Callable[[], None])
 
     def integrate(**policy: Any) -> Any:
         flow = gflow.GradientFlow(function)
-        tail = TAIL if config.t1 is None else 0.0
-        return gflow.solve(flow, params, milestones=conditions, t1=config.t1, tail=tail, estimate_error=True, **policy)
+        tail = plan.TAIL if config.t1 is None else 0.0
+        return gflow.solve(flow, params, milestones=conditions, t1=config.t1, tail=tail, **policy)
 
     traj, seconds = _solve(integrate, config, output, leave)
     return Run(traj, {"load": loading, "table": 0.0, **seconds})
@@ -131,6 +121,7 @@ def _solve(
     integrate: Callable[..., Any], config: IntegrateConfig, output: Output, leave: Callable[[], None]
 ) -> tuple[Any, dict[str, float]]:
     from gflow.io.provenance import provenance
+    from gflow.losses.induction.plan import policy_of
 
     def told(news: dict[str, Any]) -> None:
         alive()
@@ -139,14 +130,11 @@ def _solve(
         found = f", {len(news['found'])} of {news['wanted']} milestones" if news["wanted"] else ""
         output.progress(f"{where}t = {news['t']:.4g}, loss {news['loss']:.4g}, {news['steps']} steps{found}")
 
-    policy: dict[str, Any] = {"solver": config.solver, "rtol": config.rtol, "atol": config.atol}
-    if config.max_steps is not None:
-        policy["max_steps"] = config.max_steps
     output.phase("integrating")
     seconds: dict[str, float] = {}
     with watched(leave, seconds) as alive:
         try:
-            traj: Any = integrate(progress=told, **policy)
+            traj: Any = integrate(progress=told, estimate_error=True, **policy_of(config))
         except SolveError as error:
             # a stage that could not begin must not cost those before it
             if error.trajectory is None:

@@ -11,11 +11,14 @@ from gflow.config._checks import show
 from gflow.config._rules import Choice, FiniteTokens, Limit, Rule, Text, flag, token_law
 from gflow.errors import InputError
 
+_INITIAL = Limit(1e-100, 10, "the flow starts from a small positive value; at 0 it never moves")
 PROBLEM_RULES: dict[str, Rule] = {
     "L": Limit(4, 1e12, "the target needs at least 4 tokens"),
     "alpha_star": Limit(0, 1e6, "alpha* weighs the 4-gram part, and at 0 there is none", open_below=True),
     "w_star": Limit(0, 10, "w*^2 is the target's logit scale, and at 0 there is nothing to learn", open_below=True),
-    "sigma_init": Limit(1e-100, 10, "the flow starts from a small positive value; at 0 it never moves"),
+    "sigma_init": _INITIAL,
+    "wK_init": _INITIAL,
+    "wQ_init": _INITIAL,
     "tokens": token_law,
     "d": Limit(1, 4096, "tokens have d components", whole=True),
     "parametrization": Choice(("untied", "tied", "merged")),
@@ -29,16 +32,26 @@ PROBLEM_RULES: dict[str, Rule] = {
     "seed": Limit(0, 2**63 - 1, "a seed is a non-negative integer", whole=True),
 }
 SAMPLED_KEYS = ("samples", "scrambles", "accuracy")
+# keys that only one value of another key gives a meaning to, for every command
+CONDITIONAL: dict[tuple[str, str], tuple[str, ...]] = {
+    ("evaluate", "sampled"): SAMPLED_KEYS,
+    ("parametrization", "untied"): ("wK_init", "wQ_init"),
+}
 
 
 @dataclasses.dataclass(frozen=True)
 class ProblemConfig(Config):
-    """What `gflow integrate` and `gflow train` share: the problem, its loss, the outputs."""
+    """What `gflow integrate` and `gflow train` share: the problem, its loss, the outputs.
+
+    `wK_init`, `wQ_init`: where wK and wQ start; None: at `sigma_init`, like every other parameter.
+    """
 
     L: float = 40.0
     alpha_star: float = 1.0
     w_star: float = 0.49
     sigma_init: float = 1e-2
+    wK_init: float | None = None
+    wQ_init: float | None = None
     tokens: str | FiniteTokens = "gaussian"
     d: int = 1
     parametrization: str = "untied"
@@ -55,6 +68,11 @@ class ProblemConfig(Config):
     @classmethod
     def _settled(cls, values: Mapping[str, Any]) -> dict[str, Any]:
         return _evaluation(values)
+
+    @property
+    def balanced(self) -> bool:
+        """Every parameter starts at `sigma_init`, as theory supposes."""
+        return {self.wK_init or self.sigma_init, self.wQ_init or self.sigma_init} == {self.sigma_init}
 
     def _agree(self) -> None:
         _agree(self)

@@ -6,15 +6,15 @@ import dataclasses
 from typing import Any, ClassVar
 
 from gflow.config._checks import show
-from gflow.config._problem import PROBLEM_RULES, SAMPLED_KEYS, ProblemConfig
+from gflow.config._problem import CONDITIONAL, PROBLEM_RULES, SAMPLED_KEYS, ProblemConfig
 from gflow.config._rules import Choice, Limit, Rule, Text
 from gflow.errors import InputError
 
 _STAGE_KEYS = ("p11_until", "stage1_t1", "p11_after")
 # what a user's own loss does not read
 _PROBLEM_KEYS = (
-    "L", "alpha_star", "w_star", "sigma_init", "tokens", "d", "parametrization", "training", "evaluate", "model",
-    *_STAGE_KEYS, *SAMPLED_KEYS,
+    "L", "alpha_star", "w_star", "sigma_init", "wK_init", "wQ_init", "tokens", "d", "parametrization", "training",
+    "evaluate", "model", *_STAGE_KEYS, *SAMPLED_KEYS,
 )  # fmt: skip
 _EXAMPLES = {"loss": "module:function", "init": "init.toml"}
 
@@ -54,9 +54,8 @@ class IntegrateConfig(ProblemConfig):
         "loss": Text(_EXAMPLES["loss"]),
         "init": Text(_EXAMPLES["init"]),
     }
-    conditional: ClassVar[dict[tuple[str, str], tuple[str, ...]]] = {
-        ("training", "layerwise"): _STAGE_KEYS,
-        ("evaluate", "sampled"): SAMPLED_KEYS,
+    conditional: ClassVar[dict[tuple[str, str], tuple[str, ...]]] = CONDITIONAL | {
+        ("training", "layerwise"): _STAGE_KEYS
     }
 
     def _agree(self) -> None:

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any, ClassVar
 
 from gflow.config._checks import show
-from gflow.config._problem import PROBLEM_RULES, SAMPLED_KEYS, ProblemConfig, whole_length
+from gflow.config._problem import CONDITIONAL, PROBLEM_RULES, ProblemConfig, whole_length
 from gflow.config._rules import Choice, Limit, Rule
 from gflow.errors import InputError
 
@@ -52,7 +52,7 @@ class TrainConfig(ProblemConfig):
         "eps": Limit(0, 1e6, "it is added to the root of the second moment"),
         "weight_decay": Limit(0, 1e6, "weights do not grow on their own"),
     }
-    conditional: ClassVar[dict[tuple[str, str], tuple[str, ...]]] = {("evaluate", "sampled"): SAMPLED_KEYS}
+    conditional: ClassVar[dict[tuple[str, str], tuple[str, ...]]] = CONDITIONAL
 
     def _agree(self) -> None:
         super()._agree()

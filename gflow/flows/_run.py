@@ -136,6 +136,7 @@ class FlowRun:
             "rejected": sum(run.count("rejected") for run in runs),
             "loss_rise": max((run.loss_rise for run in runs), default=0.0),
             "rtol": self.policy.rtol,
+            "steps": {run.name: {kind: run.count(kind) for kind in ("accepted", "rejected")} for run in runs},
             "solvers": {run.name: run.used_solvers() for run in runs},
             "flow": {"type": type(self.flow).__name__, **self.flow.numbers()},
             "dtype": next((run.dtype.name for run in runs), ""),

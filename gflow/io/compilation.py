@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.metadata
 import os
 import platform
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from gflow.io.cache import cache_dir
@@ -69,3 +71,21 @@ def prefer_quick_compilation() -> None:
     chosen = os.environ.get("XLA_FLAGS", "")
     if flag is not None and flag.split("=")[0] not in chosen:
         os.environ["XLA_FLAGS"] = f"{chosen} {flag}".strip()
+
+
+@contextlib.contextmanager
+def compile_seconds() -> Iterator[list[float]]:
+    """A list of one number: the seconds that JAX spends tracing, lowering and compiling (or loading) in the block."""
+    import jax.monitoring
+
+    total = [0.0]
+
+    def listen(event: str, duration_secs: float, **_: str | int) -> None:
+        if event.startswith("/jax/core/compile/"):
+            total[0] += duration_secs
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        yield total
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)

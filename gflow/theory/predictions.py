@@ -26,7 +26,9 @@ def relaxation_time(induction: Any, sigma: Real, level: Real) -> float | None:
     return -math.log(share) / (2.0 * K.K2) if 0.0 < share <= 1.0 else None
 
 
-def predict(problem: Any, loss: Any, sigma_init: Real, order: Order = "unstable_manifold") -> dict[str, float | None]:
+def predict(
+    problem: Any, loss: Any, sigma_init: Real, order: Order = "unstable_manifold", *, balanced: bool = True
+) -> dict[str, float | None]:
     """Predicted milestones and growth rate g of a run from `sigma_init`; None where theory has none.
 
     `order` says how T_II, T_III (and the levels relative to the start, if below the plateau) are predicted:
@@ -34,6 +36,7 @@ def predict(problem: Any, loss: Any, sigma_init: Real, order: Order = "unstable_
     - "slow_manifold": with the O(1) terms, v2 slaved to w: right only if v2 is much faster than w;
     - "unstable_manifold" (the default, and what the command line shows): with all terms that do not vanish as
       sigma -> 0, so a ratio away from 1 is an effect of finite sigma, not of a crude formula.
+    `balanced=False`: wK or wQ starts elsewhere, which T_I, T_o and g do not know of; the others are then None.
     T_I: `50/A_g^2 + min(log L, log 1/sigma)/A_g`, error O(1/A_g). T_o: `log(10)/K2(0)`. Sources: docs/theory.md.
     """
     induction, kind = loss.induction, problem.parametrization
@@ -66,4 +69,5 @@ def predict(problem: Any, loss: Any, sigma_init: Real, order: Order = "unstable_
         # a start too large to have a plateau: a time below that of the relaxation means nothing
         late = {name: t if t is not None and t > settled else None for name, t in late.items()}
     times = dict.fromkeys(KEYS) | {"T_I": first, "T_o": settled} | late | early | {"growth_rate": rate}
-    return {key: times[key] for key in KEYS}
+    known = KEYS if balanced else ("T_I", "T_o", "growth_rate")
+    return {key: times[key] if key in known else None for key in KEYS}

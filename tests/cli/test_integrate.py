@@ -127,3 +127,15 @@ def test_plot_of_something_else_is_one_line(tmp_path: Path, capsys: pytest.Captu
         err = capsys.readouterr().err
         assert err.count("\n") == 1
         assert name in err
+
+
+def test_keys_and_queries_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    """wK^2 - wQ^2 is conserved; what theory says about wK = wQ is left out."""
+    found = integrate(["--w-star", "1", "--sigma-init", "0.01", "--wK-init", "0.3", "--wQ-init", "0.02"], capsys)
+    start, end = found["params"]["initial"], found["params"]["final"]
+    assert (start["v2"], start["wK"], start["wQ"]) == (0.01, 0.3, 0.02)
+    assert end["wK"] ** 2 - end["wQ"] ** 2 == pytest.approx(0.3**2 - 0.02**2, rel=1e-6)
+    assert end["wK"] * end["wQ"] == pytest.approx(1.0, rel=1e-2)
+    told = {name for name, value in found["predictions"].items() if value is not None}
+    assert told == {"T_I", "T_o", "growth_rate"}
+    assert (found["config"]["wK_init"], found["config"]["wQ_init"]) == (0.3, 0.02)

@@ -184,17 +184,25 @@ class InductionProblem:
             self._losses["full"] = FullLoss(fourgram, FiniteInductionLoss(alpha, table))
         return self._losses["full"]
 
-    def initial_params(self, sigma_init: Any, p11: Any = None) -> InductionParams:
+    def initial_params(self, sigma_init: Any, p11: Any = None, *, wK: Any = None, wQ: Any = None) -> InductionParams:
         """Every parameter at `sigma_init` > 0; `p11`: its initial value, or None, infinite and not part of the state.
 
-        Joint training starts with `p11=sigma_init`.
+        Joint training starts with `p11=sigma_init`. `wK`, `wQ` > 0: where these two start instead (untied only).
         """
         sigma = jnp.asarray(_real("sigma_init", sigma_init, 0.0, True, "for example sigma_init=0.01"), dtype=float)
         cls = PARAMETRIZATIONS[self.parametrization]
         count = len(dataclasses.fields(cls)) - 1
+        own = {name: value for name, value in (("wK", wK), ("wQ", wQ)) if value is not None}
+        if own and self.parametrization != "untied":
+            name = next(iter(own))
+            raise InputError(f"{name}={own[name]!r} has no meaning for parametrization={self.parametrization!r}")
+        starts = {
+            name: jnp.asarray(_real(name, value, 0.0, True, f"for example {name}=0.01"), dtype=float)
+            for name, value in own.items()
+        }
         if p11 is not None:
             p11 = jnp.asarray(_real("p11", p11, 0.0, False, "p11 = 0 attends to all tokens alike"), dtype=float)
-        return cls(*[sigma] * count, p11=p11)
+        return dataclasses.replace(cls(*[sigma] * count, p11=p11), **starts)
 
     def plateau(self) -> Float[Array, ""]:
         """The level at which Loss_IH waits."""

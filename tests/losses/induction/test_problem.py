@@ -104,3 +104,15 @@ def test_plateau_minimises_over_v2() -> None:
     v = problem.v_plateau()
     assert float(f(v)) == pytest.approx(float(problem.plateau()), rel=1e-12)
     assert float(jax.grad(f)(v)) == pytest.approx(0.0, abs=1e-14)
+
+
+def test_keys_and_queries_may_start_apart() -> None:
+    problem = InductionProblem(L=40, alpha_star=1.0, w_star=0.5)
+    params = problem.initial_params(1e-2, wK=3e-2)
+    assert isinstance(params, UntiedParams)
+    assert [float(x) for x in (params.p21, params.v2, params.wK, params.wQ)] == [1e-2, 1e-2, 3e-2, 1e-2]
+    with pytest.raises(InputError, match=r"wQ=0.*greater than 0"):
+        problem.initial_params(1e-2, wQ=0)
+    tied = InductionProblem(L=40, alpha_star=1.0, w_star=0.5, parametrization="tied")
+    with pytest.raises(InputError, match=r"wK=0.1 has no meaning for parametrization='tied'"):
+        tied.initial_params(1e-2, wK=0.1)
