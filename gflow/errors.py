@@ -33,3 +33,9 @@ class SolveError(GflowError):
     def __init__(self, message: str, trajectory: object = None) -> None:
         super().__init__(message)
         self.trajectory = trajectory
+
+
+class StoreError(OutputError):
+    """The store of a sweep could not be written to any further (exit status 1); what is in it stays, to be resumed."""
+
+    exit_status = 1
