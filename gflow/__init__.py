@@ -32,6 +32,7 @@ _HOMES = {
     "Block": "gflow.flows",
     "solve": "gflow.flows",
     "load": "gflow.results",
+    "sweep": "gflow.sweeps.driver",
     "Trajectory": "gflow.flows",
     "Stage": "gflow.flows",
     "solve_stages": "gflow.flows",
@@ -85,6 +86,7 @@ if TYPE_CHECKING:
         UntiedParams as UntiedParams,
     )
     from gflow.results import load as load
+    from gflow.sweeps.driver import sweep as sweep
     from gflow.tokens import TokenLaw as TokenLaw
     from gflow.training import Descent as Descent, descend as descend
 

@@ -1,4 +1,4 @@
-"""Reading any file of results: flows, flows in stages, discrete-time training, the toy in R^d."""
+"""Reading any file of results: flows, flows in stages, discrete-time training, the toy in R^d, sweeps."""
 
 from __future__ import annotations
 
@@ -11,16 +11,19 @@ import gflow.losses.induction  # noqa: F401 - so that its parameters come back a
 from gflow import flows
 from gflow.flows import _persist
 from gflow.io import netcdf
+from gflow.sweeps import store as stores
 
 
 def load(path: str | Path, *, like: PyTree = None, loss: Any = None) -> Any:
-    """What `save` wrote: a `Trajectory`, a `StagedTrajectory`, a `Descent` or a `MatrixRun`.
+    """What `save` wrote: a `Trajectory`, a `StagedTrajectory`, a `Descent` or a `MatrixRun`; of a sweep its dataset.
 
     Parameters come back as the type they had if gflow knows it, as nested dicts and lists otherwise, or with the
     structure of `like`. With the `loss` a flow was computed from, its `losses_at` works at any time.
 
     Raises `InputError` when the file is missing, is no netCDF file, or was not written by gflow.
     """
+    if stores.is_store(path):
+        return stores.open_dataset(path)
     kind = netcdf.read(path).attrs.get("kind")
     # with these comes optax, which a flow does not need
     if kind == "matrices":

@@ -38,6 +38,7 @@ class Output:
         self.json = json
         self.quiet = quiet
         self._status: Any = None
+        self._bar: Any = None
         self._last = -math.inf
         self._phase = ""
 
@@ -77,8 +78,29 @@ class Output:
         """How far the present phase is: a line that is rewritten on a terminal, now and then a line elsewhere."""
         self._show(f"{self._phase}: {text}" if self._phase else text, force=False)
 
+    def bar(self, done: int, total: int, what: str, text: str) -> None:
+        """How much of a countable work is done: a bar on a terminal, now and then a line elsewhere."""
+        if self.quiet:
+            return
+        if not sys.stderr.isatty():
+            self._show(f"{done} of {total} {what}, {text}", force=False)
+            return
+        if self._bar is None:
+            self.clear()
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+            columns = (BarColumn(), MofNCompleteColumn(), TextColumn(what), TextColumn("{task.fields[text]}"))
+            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._bar.add_task("", total=total, text="")
+            self._bar.start()
+        self._bar.update(self._bar.task_ids[0], completed=done, text=_escaped(text))
+
     def clear(self) -> None:
         """Take the progress line off the terminal."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
         if self._status is not None:
             self._status.stop()
             self._status = None

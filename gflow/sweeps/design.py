@@ -42,7 +42,11 @@ class Values:
         if self.numbers is not None:
             return self.numbers
         assert self.codes is not None
-        return np.array([label(level) for level in self.levels], dtype=object)[self.codes]
+        return np.array(self.names(), dtype=object)[self.codes]
+
+    def names(self) -> list[str]:
+        """The levels as text."""
+        return [label(level) for level in self.levels]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -92,6 +92,7 @@ def run(
         progress = _Progress(sweep, records, tell)
         problems: list[str] = []
         if todo:
+            progress.say()
             run_by = make_executor(executor, workers, scheduler)
             try:
                 for finished in _chunks(sweep, todo, run_by, problems):
@@ -104,7 +105,7 @@ def run(
                 raise
             run_by.close()
         wall = time.perf_counter() - began
-        found = report(sweep.path, sweep.grid, store.records(), problems)
+        found = report(sweep.path, sweep.grid, sweep.columns, store.records(), problems)
         found = dataclasses.replace(found, workers=progress.workers, **progress.timing(wall))
         store.annotate({"status": found.status, **({"wall_seconds": round(wall, 3)} if todo else {})})
         return found
@@ -229,7 +230,7 @@ class _Progress:
         self._lanes = sweep.grid.size
         self._before = sum(record.lanes for record in records.values())
         self._failed = sum(len(record.failures) for record in records.values())
-        self._computed = 0
+        self._computed = self._finished = 0
         self._seconds: dict[str, float] = dict.fromkeys(("tables", "compile", "solve", "store"), 0.0)
         self._workers_seen: set[str] = set()
         self._began = self._first = time.perf_counter()
@@ -239,6 +240,7 @@ class _Progress:
     def add(self, record: Record, result: ChunkResult | None) -> None:
         """A chunk has been saved."""
         self._computed += record.lanes
+        self._finished += record.lanes - len(record.failures)
         self._failed += len(record.failures)
         for name, spent in record.seconds.items():
             self._seconds[name] = self._seconds.get(name, 0.0) + spent
@@ -263,5 +265,5 @@ class _Progress:
         """Seconds of this run (those of the workers: their mean) and lanes per second of solving."""
         shared = max(1, len(self._workers_seen))
         seconds = {name: s if name == "store" else s / shared for name, s in self._seconds.items()} | {"total": wall}
-        rate = self._computed / seconds["solve"] if seconds["solve"] > 0 else None
+        rate = self._finished / seconds["solve"] if seconds["solve"] > 0 else None
         return {"seconds": seconds, "computed": self._computed, "lanes_per_second": rate}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gflow.sweeps.columns import FAILED, NOT_REACHED, PENDING
+from gflow.sweeps.columns import FAILED, NOT_REACHED, PENDING, Column
 from gflow.sweeps.design import Grid
 from gflow.sweeps.store import Record, open_dataset
 
@@ -44,7 +44,9 @@ class Report:
         return "unfinished" if self.pending else "failed" if self.failed else "done"
 
 
-def report(path: Path, grid: Grid, records: Mapping[int, Record], problems: list[str]) -> Report:
+def report(
+    path: Path, grid: Grid, columns: Sequence[Column], records: Mapping[int, Record], problems: list[str]
+) -> Report:
     """Read it from the store and its records."""
     with open_dataset(path) as dataset:
         # by the records: the last chunk that a killed process wrote may be there without one
@@ -54,12 +56,11 @@ def report(path: Path, grid: Grid, records: Mapping[int, Record], problems: list
             status[region] = PENDING
         kept = (status != PENDING) & (status != FAILED)
         ranges = {}
-        for name in dataset.data_vars:
-            if str(name).startswith("T_"):
-                values = dataset[name].values[kept]
-                values = values[np.isfinite(values)]
-                if len(values):
-                    ranges[str(name)] = {"min": float(values.min()), "max": float(values.max())}
+        for name in [column.name for column in columns if column.name.startswith("T_")]:
+            values = dataset[name].values[kept]
+            values = values[np.isfinite(values)]
+            if len(values):
+                ranges[name] = {"min": float(values.min()), "max": float(values.max())}
     reasons = collections.Counter(reason for record in records.values() for _, reason in record.failures)
     first = [
         {**grid.coordinates(index, lane), "reason": reason}

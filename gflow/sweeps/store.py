@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from gflow.config.sweep import SECTIONS
 from gflow.errors import InputError, OutputError, StoreError
 from gflow.io.atomic import atomic_path
 from gflow.sweeps.columns import AXES, CURVE_TIME, Column
@@ -51,8 +52,8 @@ class Record:
     def from_dict(cls, content: Mapping[str, Any]) -> Record:
         """What `as_dict` gave."""
         failures = [(int(lane), reason) for reason, lanes in content["failures"].items() for lane in lanes]
-        values: dict[str, Any] = dict(content)
-        return cls(**(values | {"failures": sorted(failures)}))
+        values = {key: value for key, value in content.items() if key != "failures"}
+        return cls(failures=sorted(failures), **values)
 
 
 class Store:
@@ -189,6 +190,12 @@ def stored_design(path: str | Path) -> dict[str, Any]:
     return design
 
 
+def stored_settings(path: str | Path) -> dict[str, Any]:
+    """The sweep file that a store was made from. Raises InputError if gflow did not make it."""
+    design = stored_design(path)
+    return {section: _numbers(design[section]) for section in SECTIONS}
+
+
 def records(path: str | Path) -> dict[int, Record]:
     """The complete chunks of a store, by number."""
     found = {}
@@ -306,6 +313,15 @@ def _short(value: Any) -> str:
 def _dumps(value: Any) -> str:
     """JSON; numbers that it does not have as text."""
     return json.dumps(_finite(value), ensure_ascii=False, allow_nan=False)
+
+
+def _numbers(value: Any) -> Any:
+    """Numbers that JSON does not have, as numbers again."""
+    if isinstance(value, dict):
+        return {key: _numbers(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_numbers(entry) for entry in value]
+    return float(value) if value in ("nan", "inf", "-inf") else value
 
 
 def _finite(value: Any) -> Any:
