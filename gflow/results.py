@@ -11,7 +11,7 @@ import gflow.losses.induction  # noqa: F401 - so that its parameters come back a
 from gflow import flows
 from gflow.flows import _persist
 from gflow.io import netcdf
-from gflow.sweeps import store as stores
+from gflow.sweeps import records
 
 
 def load(path: str | Path, *, like: PyTree = None, loss: Any = None) -> Any:
@@ -22,8 +22,8 @@ def load(path: str | Path, *, like: PyTree = None, loss: Any = None) -> Any:
 
     Raises `InputError` when the file is missing, is no netCDF file, or was not written by gflow.
     """
-    if stores.is_store(path):
-        return stores.open_dataset(path)
+    if records.is_store(path):
+        return records.open_dataset(path)
     kind = netcdf.read(path).attrs.get("kind")
     # with these comes optax, which a flow does not need
     if kind == "matrices":

@@ -82,7 +82,7 @@ def _unusual(found: Any) -> str:
 
 def so_far(plan: Any) -> dict[str, Any]:
     """What is in the store of a sweep that was stopped."""
-    from gflow.sweeps.store import records
+    from gflow.sweeps.records import records
 
     kept = records(plan.path).values()
     done = sum(record.lanes for record in kept)

@@ -130,7 +130,7 @@ def _settings(file: str | None, out: str, execution: Execution, *, resume: bool,
     if file is not None:
         given, source = read_toml(file), file
     elif resume:
-        from gflow.sweeps.store import stored_settings
+        from gflow.sweeps.records import stored_settings
 
         given, source = stored_settings(out), out
     else:

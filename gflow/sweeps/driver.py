@@ -13,7 +13,6 @@ import numpy as np
 from gflow.config import read_toml
 from gflow.config.sweep import SweepConfig, sweep_config
 from gflow.errors import InputError
-from gflow.sweeps import store as stores
 from gflow.sweeps.columns import FAILED, Column, columns_of
 from gflow.sweeps.compute import compute_chunk
 from gflow.sweeps.curves import curve_times
@@ -23,8 +22,9 @@ try:
     from gflow.sweeps.executors import make_executor
 except ModuleNotFoundError:
     from gflow.sweeps.standin import make_executor
+from gflow.sweeps.records import Record, open_dataset
 from gflow.sweeps.report import Report, report
-from gflow.sweeps.store import Record, Store
+from gflow.sweeps.store import Store
 from gflow.sweeps.tasks import ChunkResult, ChunkTask, Options
 
 
@@ -129,8 +129,8 @@ def sweep(
       `scheduler`: address of a running Dask scheduler.
     - `resume`: go on with a store of the same file; `overwrite`: replace a store. `progress` is called with `News`.
 
-    Failed lanes are NaN with `status` 3; `gflow.sweeps.store.records(out)` has their reasons. The dataset is read from
-    disk where it is used. Raises `InputError`, `OutputError`, `StoreError`.
+    Failed lanes are NaN with `status` 3; `gflow.sweeps.records.records(out)` has their reasons. The dataset is read
+    from disk where it is used. Raises `InputError`, `OutputError`, `StoreError`.
     """
     if isinstance(config, str | Path):
         config = sweep_config(read_toml(str(config)), str(config))
@@ -140,7 +140,7 @@ def sweep(
         prepare(config, out),
         executor=executor, workers=workers, scheduler=scheduler, resume=resume, overwrite=overwrite, tell=progress,
     )  # fmt: skip
-    return stores.open_dataset(out)
+    return open_dataset(out)
 
 
 def _open(sweep: Sweep, *, resume: bool, overwrite: bool) -> Store:

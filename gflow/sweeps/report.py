@@ -12,7 +12,7 @@ import numpy as np
 
 from gflow.sweeps.columns import FAILED, NOT_REACHED, PENDING, Column
 from gflow.sweeps.design import Grid
-from gflow.sweeps.store import Record, open_dataset
+from gflow.sweeps.records import Record, open_dataset
 
 TOLD = 20  # failures that are told one by one
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from gflow.io.atomic import atomic_path
 from gflow.sweeps.columns import STATUS
-from gflow.sweeps.store import open_dataset, records
+from gflow.sweeps.records import open_dataset, records
 
 
 def frame(sweep: Any) -> Any:
