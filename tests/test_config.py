@@ -26,10 +26,10 @@ def test_flags_override_the_file_and_the_file_overrides_the_defaults() -> None:
 
 
 def test_numbers_take_the_type_of_their_key() -> None:
-    config = resolve({"L": 100, "max_steps": 1e5, "seed": 2**62 + 1}, {})
+    config = resolve({"L": 100, "max_steps": 1e5, "seed": 2**63 - 1}, {})
     assert isinstance(config.L, float)
     assert isinstance(config.max_steps, int)
-    assert config.seed == 2**62 + 1  # not through a float
+    assert config.seed == 2**63 - 1  # not through a float
 
 
 def test_configuration_is_frozen_and_plain() -> None:

@@ -33,8 +33,8 @@ def number(
         raise InputError(f"{key} = {show(value)} is not a finite number; give a value {limit}")
     if whole and value != int(value):
         raise InputError(f"{key} = {show(value)} is not a whole number; give one {limit}")
-    beyond = real < lowest or real > highest
-    if beyond or (open_below and real == lowest) or (open_above and real == highest):
+    beyond = value < lowest or value > highest  # not `real`, which rounds large whole numbers
+    if beyond or (open_below and value == lowest) or (open_above and value == highest):
         raise InputError(f"{key} = {show(value)} is out of range ({about}); give a value {limit}")
     return int(value) if whole else real
 
