@@ -11,7 +11,11 @@ class Serial:
 
     def run(self, function: Any, tasks: Any) -> Any:
         for task in tasks:
-            yield types.SimpleNamespace(task=task, result=function(task), error=None)
+            try:
+                result, error = function(task), None
+            except Exception as problem:
+                result, error = None, f"{type(problem).__name__}: {problem}"
+            yield types.SimpleNamespace(task=task, result=result, error=error)
 
     def close(self, kill: bool = False) -> None:
         pass

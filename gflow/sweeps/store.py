@@ -6,6 +6,7 @@ either complete or not recorded.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -88,8 +89,10 @@ class Store:
             shutil.rmtree(new, ignore_errors=True)
             if lock is not None:
                 lock.release()
-            if isinstance(error, OutputError) or not isinstance(error, OSError):
+            if not isinstance(error, OSError) or (isinstance(error, OutputError) and error.__cause__ is None):
                 raise
+            if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
+                raise OutputError(f"{path} has appeared meanwhile; give another path, or --resume") from None
             raise OutputError(f"{path} cannot be written: {_reason(error)}; give another path") from error
         finally:
             if old is not None:
