@@ -40,7 +40,7 @@ class Execution:
 
 
 def sweep(
-    file: Annotated[str | None, Parameter(help="The sweep file (TOML): [fixed], [axes], [zip], [options].")] = None,
+    config: Annotated[str | None, Parameter(help="The sweep file (TOML): [fixed], [axes], [zip], [options].")] = None,
     *,
     out: Annotated[str | None, flag("--out", OUTPUT, "The store (Zarr), a folder. Required.")] = None,
     execution: Execution = Execution(),
@@ -60,8 +60,8 @@ def sweep(
     """
     if out is None:
         raise InputError("--out is missing; name the store, for example --out sweep.zarr")
-    settings = _settings(file, out, execution, resume=resume, overwrite=overwrite)
-    again = _again(file, out, execution, table)
+    settings = _settings(config, out, execution, resume=resume, overwrite=overwrite)
+    again = _again(config, out, execution, table)
     if table is not None:
         _sweep.check_table(table)
         check_writable(table, overwrite or resume)
@@ -73,9 +73,10 @@ def sweep(
         if output.json:
             output.document({"status": "interrupted", "message": text, "store": out, "exit_status": INTERRUPTED})
 
-    from gflow.sweeps import driver
+    from gflow.sweeps import driver, store
 
     plan = driver.prepare(settings, out)
+    store.check(plan.path, plan.design, resume=resume, overwrite=overwrite)
     policy = {"executor": execution.executor or "local", "workers": execution.workers, "scheduler": execution.scheduler}
     with output:
         output.remark(_sweep.opening(plan, resume=resume))

@@ -12,7 +12,7 @@ import numpy as np
 
 from gflow.config import read_toml
 from gflow.config.sweep import SweepConfig, sweep_config
-from gflow.errors import InputError
+from gflow.sweeps import store as stores
 from gflow.sweeps.columns import FAILED, Column, columns_of
 from gflow.sweeps.compute import compute_chunk
 from gflow.sweeps.curves import curve_times
@@ -144,8 +144,7 @@ def sweep(
 
 
 def _open(sweep: Sweep, *, resume: bool, overwrite: bool) -> Store:
-    if resume and overwrite:
-        raise InputError("--resume goes on with a store and --overwrite replaces it; give one of them")
+    stores.check(sweep.path, sweep.design, resume=resume, overwrite=overwrite)
     if resume and sweep.path.exists():
         return Store.resume(sweep.path, sweep.grid, sweep.columns, sweep.design)
     return Store.create(

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from gflow.errors import OutputError, StoreError
+from gflow.errors import InputError, OutputError, StoreError
 from gflow.sweeps.columns import Column
 from gflow.sweeps.design import Grid
 from gflow.sweeps.layout import lay_out, sync_chunk, sync_tree
@@ -72,7 +72,8 @@ class Store:
         With `overwrite` a store that gflow wrote, and nobody is writing, is replaced; nothing else ever is.
         """
         path = Path(path)
-        old = _replaceable(path, overwrite)
+        _check_new(path, overwrite)
+        old = Lock.take(path / PRIVATE / "lock", path) if os.path.lexists(path) else None
         new = path.resolve().with_name(f".gflow-{uuid.uuid4().hex[:12]}.zarr")
         lock = None
         try:
@@ -154,18 +155,26 @@ class Store:
             raise StoreError(f"{self.path}: {_reason(error)}; what was computed before is kept") from error
 
 
-def _replaceable(path: Path, overwrite: bool) -> Lock | None:
-    """The lock of the store that is to be replaced; None if nothing is there."""
+def check(path: Path, design: Mapping[str, Any], *, resume: bool, overwrite: bool) -> None:
+    """Find out before anything else whether a sweep can write there. Raises InputError, OutputError; writes nothing."""
+    if resume and overwrite:
+        raise InputError("--resume goes on with a store and --overwrite replaces it; give one of them")
+    if resume and os.path.lexists(path):
+        same_design(path, stored_design(path), design)
+    else:
+        _check_new(path, overwrite)
+
+
+def _check_new(path: Path, overwrite: bool) -> None:
     folder = path.resolve().parent
     if not folder.is_dir():
         raise OutputError(f"{path}: there is no folder {folder}; make it first, or give another path")
     if not os.path.lexists(path):
-        return None
+        return
     if not is_store(path):
         raise OutputError(f"{path} exists, and is not the store of a sweep that gflow wrote; give another path")
     if not overwrite:
         raise OutputError(f"{path} exists; go on with it by --resume, replace it by --overwrite, or give another path")
-    return Lock.take(path / PRIVATE / "lock", path)
 
 
 def _discard(path: Path) -> None:

@@ -42,7 +42,9 @@ def test_there_are_pages_and_blocks_to_test() -> None:
     assert len(_blocks("exact-loss.md", "python")) > 4
 
 
-@pytest.mark.parametrize("page", ["tutorial.md", "exact-loss.md", "training.md", "solver.md", "high-dimensional.md"])
+@pytest.mark.parametrize(
+    "page", ["tutorial.md", "exact-loss.md", "training.md", "solver.md", "high-dimensional.md", "sweeps.md"]
+)
 def test_python_blocks_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
@@ -130,5 +132,35 @@ def test_every_flag_and_json_key_of_compare_is_documented() -> None:
             for name in argument.names:
                 assert f"`{name}`" in text, name
     source = (ROOT / "gflow" / "cli" / "compare.py").read_text()
+    for key in re.findall(r'^        "(\w+)":', source[source.index("def _document") :], re.MULTILINE):
+        assert f"`{key}`" in text, key
+
+
+def test_the_sweep_file_of_the_page_is_accepted() -> None:
+    import tomllib
+
+    from gflow.config.sweep import sweep_config
+    from gflow.sweeps.columns import columns_of
+    from gflow.sweeps.driver import prepare
+
+    ((_, text),) = _blocks("sweeps.md", "toml")
+    plan = prepare(sweep_config(tomllib.loads(text)), "sweep.zarr")
+    assert plan.grid.shape == (3, 50, 2, 3)
+    page = (DOCS / "sweeps.md").read_text()
+    kinds, trainings = ("untied", "tied", "merged"), ("second-layer", "layerwise", "joint")
+    for column in columns_of(kinds, trainings, plan.config.milestones, curves=True):
+        assert f"`{column.name}`" in page, column.name
+
+
+def test_every_flag_and_json_key_of_sweep_is_documented() -> None:
+    from gflow.cli._app import app
+
+    page = (DOCS / "cli.md").read_text()
+    text = page[page.index("## gflow sweep") : page.index("## gflow plot")]
+    for argument in app["sweep"].assemble_argument_collection():
+        if argument.name not in ("--json", "--quiet", "--debug", "*"):
+            for name in argument.names:
+                assert f"`{name}`" in text, name
+    source = (ROOT / "gflow" / "cli" / "sweep.py").read_text()
     for key in re.findall(r'^        "(\w+)":', source[source.index("def _document") :], re.MULTILINE):
         assert f"`{key}`" in text, key
