@@ -49,3 +49,36 @@ def test_case_16_ctrl_c_from_the_keyboard(tmp_path: Path) -> None:
     child.close()
     assert child.exitstatus == 130
     assert (tmp_path / "run.nc").stat().st_size > 0
+
+
+SWEEP = """
+import sys, time
+from gflow.sweeps import driver
+def slow(task):
+    time.sleep(0.2)
+    import numpy as np
+    from gflow.sweeps.tasks import ChunkResult
+    return ChunkResult(task.index, {n: np.ones(task.size) for n in task.columns}, [], {"solve": 0.2})
+driver.compute_chunk = slow
+from gflow.cli.main import main
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("stop", [False, True])
+def test_a_sweep_draws_a_bar_and_takes_it_away(tmp_path: Path, stop: bool) -> None:
+    (tmp_path / "s.toml").write_text("[axes]\nL = {linspace = [10, 14, 5]}\n[options]\nchunk = 1\n")
+    words = ["-c", SWEEP, "sweep", "s.toml", "--out", "s.zarr", "--executor", "serial"]
+    size = {"dimensions": (40, 120), "encoding": "utf-8", "timeout": 60}
+    child = pexpect.spawn(sys.executable, words, cwd=str(tmp_path), env={**os.environ, "TERM": "xterm"}, **size)
+    child.expect("━")
+    child.expect(r"2/5.*lanes/s, \d+ s left")
+    if stop:
+        child.sendcontrol("c")
+        child.expect("go on with: gflow sweep s.toml --out s.zarr")
+    else:
+        child.expect("5 lanes: 5 done, 0 failed")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == (130 if stop else 0)
+    assert "━" not in (child.before or "")
