@@ -112,6 +112,7 @@ WRONG = {
     # only the grid knows these
     "[fixed]\np11_until = 2\n[axes]\nL = [40]": "p11_until = 2 has no meaning with training = 'second-layer'",
     "[fixed]\nd = 2\n[axes]\ntokens = ['uniform', 'rademacher']": "d = 2 needs gaussian tokens",
+    "[fixed]\nevaluate = 'sampled'\n[axes]\nL = [40]\n[options]\nprecision = 'float32'": "is for the exact loss",
     "": "is empty",
     "L = ": "is not valid TOML",
 }

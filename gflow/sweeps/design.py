@@ -104,12 +104,7 @@ class Grid:
 
     def reasons(self, index: int, bad: np.ndarray) -> list[tuple[int, str]]:
         """For each lane of a chunk that `bad` [lanes] marks: its number in the chunk, and what is wrong with it."""
-        lanes = self.lanes(index, bad)
-        numbers = np.flatnonzero(bad).tolist()
-        return [
-            (number, self.validity.reason({key: plain(values[i]) for key, values in lanes.items()}))
-            for i, number in enumerate(numbers)
-        ]
+        return list(zip(np.flatnonzero(bad).tolist(), self.validity.reasons(self.lanes(index, bad)), strict=True))
 
     def coordinates(self, index: int, lane: int) -> dict[str, Any]:
         """What one lane of a chunk is called: key -> number or text."""

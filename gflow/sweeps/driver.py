@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -12,6 +13,7 @@ import numpy as np
 
 from gflow.config import read_toml
 from gflow.config.sweep import SweepConfig, sweep_config
+from gflow.errors import InputError
 from gflow.sweeps import store as stores
 from gflow.sweeps.columns import FAILED, Column, columns_of
 from gflow.sweeps.compute import compute_chunk
@@ -64,6 +66,11 @@ class Sweep:
 def prepare(config: SweepConfig, out: str | Path) -> Sweep:
     """Check a sweep file's values and lay out its grid. Raises InputError."""
     grid = Grid.of(config)
+    if config.precision != "float64" and not grid.validity.fast:
+        raise InputError(
+            f"precision = {config.precision!r} is for the exact loss of the second layer; "
+            "leave it out where lanes are sampled, or train the first layer"
+        )
     kinds = _names(config, "parametrization", "untied")
     trainings = _names(config, "training", "second-layer")
     columns = columns_of(kinds, trainings, config.milestones, curves=config.curves is not None)
@@ -86,29 +93,40 @@ def run(
     half second.
     """
     began = time.perf_counter()
-    with _open(sweep, resume=resume, overwrite=overwrite) as store:
+    stores.check(sweep.path, sweep.design, resume=resume, overwrite=overwrite)
+    with contextlib.ExitStack() as stack:
+        run_by = None
+        if not resume or len(stores.records(sweep.path)) < len(sweep.grid.chunks):
+            # before the store, which takes a while: workers load meanwhile
+            run_by = stack.enter_context(_workers(make_executor(executor, workers, scheduler)))
+        store = stack.enter_context(_open(sweep, resume=resume, overwrite=overwrite))
         records = store.records()
-        todo = [index for index in range(len(sweep.grid.chunks)) if index not in records]
         progress = _Progress(sweep, records, tell)
         problems: list[str] = []
-        if todo:
+        if run_by is not None:
             progress.say()
-            run_by = make_executor(executor, workers, scheduler)
-            try:
-                for finished in _chunks(sweep, todo, run_by, problems):
-                    progress.workers = run_by.workers
-                    if finished is not None:
-                        progress.add(_save(sweep, store, *finished), finished[1])
-                    progress.say()
-            except BaseException:
-                run_by.close(kill=True)
-                raise
-            run_by.close()
+            todo = [index for index in range(len(sweep.grid.chunks)) if index not in records]
+            for finished in _chunks(sweep, todo, run_by, problems):
+                progress.workers = run_by.workers
+                if finished is not None:
+                    progress.add(_save(sweep, store, *finished), finished[1])
+                progress.say()
         wall = time.perf_counter() - began
         found = report(sweep.path, sweep.grid, sweep.columns, store.records(), problems)
         found = dataclasses.replace(found, workers=progress.workers, **progress.timing(wall))
-        store.annotate({"status": found.status, **({"wall_seconds": round(wall, 3)} if todo else {})})
+        store.annotate({"status": found.status, **({} if run_by is None else {"wall_seconds": round(wall, 3)})})
         return found
+
+
+@contextlib.contextmanager
+def _workers(executor: Any) -> Iterator[Any]:
+    """An executor that is closed in the end, at once when something went wrong."""
+    try:
+        yield executor
+    except BaseException:
+        executor.close(kill=True)
+        raise
+    executor.close()
 
 
 def sweep(
@@ -144,7 +162,6 @@ def sweep(
 
 
 def _open(sweep: Sweep, *, resume: bool, overwrite: bool) -> Store:
-    stores.check(sweep.path, sweep.design, resume=resume, overwrite=overwrite)
     if resume and sweep.path.exists():
         return Store.resume(sweep.path, sweep.grid, sweep.columns, sweep.design)
     return Store.create(

@@ -21,15 +21,16 @@ def lay_out(path: Path, grid: Grid, columns: Sequence[Column], curve_times: np.n
     """Arrays without values, coordinates with theirs."""
     import zarr
 
-    group = zarr.open_group(path, mode="w-", zarr_format=3, attributes={"source": "gflow", "kind": KIND})
+    about: dict[str, Any] = {"source": "gflow", "kind": KIND, "status": "unfinished"}
+    group = zarr.open_group(path, mode="w-", zarr_format=3, attributes=about)
     dims = [dim.name for dim in grid.dims]
     coordinates = [key for dim in grid.dims for key in dim.keys if key != dim.name]
     for dim in grid.dims:
         for key, values in dim.keys.items():
-            about, units = AXES.get(key, (f"{key} of gflow integrate", ""))
+            words, units = AXES.get(key, (f"{key} of gflow integrate", ""))
             labels = values.labels()
             told: dict[str, Any] = (
-                {"long_name": about, "units": units} if units and values.numbers is not None else {"long_name": about}
+                {"long_name": words, "units": units} if units and values.numbers is not None else {"long_name": words}
             )
             kind: Any = "str" if values.numbers is None else labels.dtype
             array = group.create_array(

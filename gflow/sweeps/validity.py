@@ -66,8 +66,31 @@ class Validity:
             ok &= ~self.refused[np.ix_(*(kinds[where] for kinds, where in zip(self.kinds, region, strict=True)))]
         return ok.ravel()
 
-    def reason(self, lane: Mapping[str, Any]) -> str:
-        """What is wrong with a lane that `mask` leaves out."""
+    def reasons(self, lanes: Mapping[str, Any]) -> list[str]:
+        """What is wrong with each of the lanes that `mask` leaves out, in the words of the configuration."""
+        count = len(next(iter(lanes.values())))
+        found: list[str | None] = [None] * count
+        numeric = {key: values for key, values in lanes.items() if isinstance(values, np.ndarray)}
+        for key, values in numeric.items():
+            bad = np.flatnonzero(~in_range(key, values))
+            different, which = np.unique(values[bad], return_inverse=True)
+            words = [_refusal(key, value.item()) for value in different]
+            for lane, word in zip(bad.tolist(), which.tolist(), strict=True):
+                found[lane] = found[lane] or words[word]
+        # those whose values do not fit together: what a refusal tells are names, L and d
+        telling = [key for key in lanes if key not in numeric or key in ("L", "d")]
+        known: dict[Any, str] = {}
+        for lane in [lane for lane in range(count) if found[lane] is None]:
+            same = tuple(lanes[key][lane] for key in telling)
+            if same not in known:
+                values = {key: entries[lane] for key, entries in lanes.items()}
+                known[same] = self._conflict(
+                    {key: v.item() if isinstance(v, np.generic) else v for key, v in values.items()}
+                )
+            found[lane] = known[same]
+        return [reason or "" for reason in found]
+
+    def _conflict(self, lane: Mapping[str, Any]) -> str:
         try:
             lane_config(self.fixed, lane)
         except InputError as error:
@@ -75,17 +98,29 @@ class Validity:
         raise AssertionError(f"nothing is wrong with {dict(lane)}")
 
 
+def in_range(key: str, numbers: np.ndarray) -> np.ndarray:
+    """Which of these numbers a key accepts."""
+    rule = IntegrateConfig.rules[key]
+    assert isinstance(rule, Limit)
+    ok = np.isfinite(numbers)
+    ok &= (numbers > rule.lowest) if rule.open_below else (numbers >= rule.lowest)
+    ok &= (numbers < rule.highest) if rule.open_above else (numbers <= rule.highest)
+    return ok & (numbers == np.rint(numbers)) if rule.whole else ok
+
+
+def _refusal(key: str, value: Any) -> str:
+    try:
+        IntegrateConfig.rules[key](key, value)
+    except InputError as error:
+        return str(error)
+    raise AssertionError(f"nothing is wrong with {key} = {value}")
+
+
 def _in_range(values: Any) -> np.ndarray:
     """Which of an axis's values its key accepts."""
     if values.numbers is None:
         return np.ones(len(values.codes), dtype=bool)
-    rule = IntegrateConfig.rules[values.key]
-    assert isinstance(rule, Limit)
-    x = values.numbers
-    ok = np.isfinite(x)
-    ok &= (x > rule.lowest) if rule.open_below else (x >= rule.lowest)
-    ok &= (x < rule.highest) if rule.open_above else (x <= rule.highest)
-    return ok & (x == np.rint(x)) if rule.whole else ok
+    return in_range(values.key, values.numbers)
 
 
 def _kinds(dim: Mapping[str, Any], within: np.ndarray) -> tuple[np.ndarray, list[dict[str, Any]]]:

@@ -63,9 +63,9 @@ def test_json_is_one_object_even_for_an_error(words: list[str], capsys: pytest.C
 def test_help_lists_exactly_the_commands_that_work(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--help"]) == 0
     text = capsys.readouterr().out
-    for command in ("integrate", "train", "plot", "info"):
+    for command in ("integrate", "train", "compare", "sweep", "plot", "info"):
         assert f" {command} " in text
-    for later in ("sweep", "verify", "reproduce", "report"):
+    for later in ("verify", "reproduce", "report"):
         assert later not in text
 
 
@@ -73,7 +73,7 @@ def test_help_of_integrate_names_every_flag(capsys: pytest.CaptureFixture[str]) 
     assert run(["integrate", "--help"]) == 0
     text = capsys.readouterr().out
     flags = (
-        "--config --L --alpha-star --w-star --sigma-init --tokens --d --parametrization --training --evaluate --model "
+        "--config --L --alpha-star --w-star --sigma-init --wK-init --wQ-init --tokens --d --parametrization --training --evaluate --model "
         "--solver --rtol --atol --t1 --max-steps --seed --loss --init --out --plot --overwrite --json --quiet --debug"
     )
     for flag in flags.split(" "):

@@ -166,6 +166,26 @@ def test_validity_is_that_of_the_configuration_lane_by_lane() -> None:
     assert 0.1 < valid.mean() < 0.4
 
 
+def test_reasons_are_those_of_the_configuration() -> None:
+    from gflow.config.sweep import lane_config
+
+    made = grid(
+        {"L": [3, 40, 40.5, float("nan")], "sigma_init": [0, 0.1], "training": ["second-layer", "joint"], "d": [1, 2]},
+        {"tokens": ["gaussian", "uniform"], "wK_init": [0.1, -1]},
+        fixed={"evaluate": "sampled"},
+        chunk=10**3,
+    )
+    bad = ~made.valid(0)
+    reasons = made.reasons(0, bad)
+    assert [lane for lane, _ in reasons] == np.flatnonzero(bad).tolist()
+    lanes = made.lanes(0)
+    for i, reason in reasons:
+        lane = {key: values[i] for key, values in lanes.items()}
+        with pytest.raises(InputError) as refused:
+            lane_config(made.config.fixed, {k: v.item() if isinstance(v, np.generic) else v for k, v in lane.items()})
+        assert str(refused.value) == reason
+
+
 def test_a_sweep_whose_numbers_are_all_bad_still_has_lanes() -> None:
     made = grid({"sigma_init": [0, -1]})
     assert not made.valid(0).any()

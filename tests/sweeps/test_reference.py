@@ -77,6 +77,27 @@ def test_a_lane_without_a_table_fails_alone() -> None:
     assert found.columns["status"].tolist() == [3, 1]
 
 
+def test_case_13_other_numbers_compile_no_solver() -> None:
+    """What follows a path, whose number of steps varies, may be compiled again; what takes steps is not."""
+    import jax.monitoring
+
+    compiled: list[str] = []
+
+    def listen(event: str, duration_secs: float, **told: Any) -> None:
+        if event == "/jax/core/compile/backend_compile_duration":
+            compiled.append(str(told.get("fun_name")))
+
+    fixed = {"w_star": 0.8, "alpha_star": 1.0}
+    lanes(fixed, L=[100], sigma_init=[0.1])
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        found = lanes(fixed, L=[101, 102, 100], sigma_init=[0.2, 0.1, 0.3])
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+    assert found.failures == []
+    assert not [name for name in compiled if "block" in name]
+
+
 @pytest.mark.slow
 def test_layerwise_and_joint_lanes_are_those_of_integrate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """On a sample, which needs no tables of finite p11."""
