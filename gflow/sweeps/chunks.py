@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 FAST = 4096  # lanes of a chunk where a lane costs microseconds
 SLOW = 16  # where it costs seconds
+MOST_CHUNKS = 4000  # about: each is a file per column
 # of keys that decide the overlap tables: a chunk has as few values of these as it can, first those of the first
 TABLE_KEYS = ("tokens", "d", "L", "w_star")
 
@@ -50,7 +51,7 @@ class Chunks:
 def chunk_shape(
     shape: Sequence[int], keys: Sequence[tuple[str, ...]], wanted: int | None, *, fast: bool
 ) -> tuple[int, ...]:
-    """Shape of a chunk of at most about `wanted` lanes (None: as suits the cost of a lane, see FAST and SLOW).
+    """Shape of a chunk of at most about `wanted` lanes (None: as suits cost and number of lanes, see FAST and SLOW).
 
     The dimensions of TABLE_KEYS are cut first, then the others as they come.
     """
@@ -58,6 +59,7 @@ def chunk_shape(
     if wanted is None:
         # small sweeps are cut too, so that there is something to share out and to resume
         wanted = min(FAST, max(64, total // 4)) if fast else min(SLOW, max(1, total // 32))
+        wanted = max(wanted, total // MOST_CHUNKS)
     order = sorted(range(len(shape)), key=lambda i: min(map(_rank, keys[i])))
     chunk = list(shape)
     for i in order:

@@ -73,8 +73,9 @@ def test_help_of_integrate_names_every_flag(capsys: pytest.CaptureFixture[str]) 
     assert run(["integrate", "--help"]) == 0
     text = capsys.readouterr().out
     flags = (
-        "--config --L --alpha-star --w-star --sigma-init --wK-init --wQ-init --tokens --d --parametrization --training --evaluate --model "
-        "--solver --rtol --atol --t1 --max-steps --seed --loss --init --out --plot --overwrite --json --quiet --debug"
+        "--config --L --alpha-star --w-star --sigma-init --wK-init --wQ-init --tokens --d --parametrization --training "
+        "--evaluate --model --solver --rtol --atol --t1 --max-steps --seed --loss --init --out --plot --overwrite "
+        "--json --quiet --debug"
     )
     for flag in flags.split(" "):
         assert f"{flag} " in text

@@ -74,7 +74,7 @@ def test_the_object_and_the_files(folder: Path, capsys: pytest.CaptureFixture[st
     reason = "L = 3 is out of range (the target needs at least 4 tokens); give a value >= 4 and <= 1e+12"
     assert found["reasons"] == {reason: 16}
     assert found["failures"][4] == {"L": 3, "sigma_init": 1e-4, "tokens": "-1:0.5,1:0.5", "reason": reason}
-    table = pd.read_parquet("t.parquet")
+    table: Any = pd.read_parquet("t.parquet")
     with gflow.load("s.zarr") as store:
         assert len(table) == 48
         for row in (0, 17, 30, 47):
@@ -92,7 +92,7 @@ def test_the_object_and_the_files(folder: Path, capsys: pytest.CaptureFixture[st
     assert "go on with it by --resume" in sweep("sweep.toml --out s.zarr", capsys, expected=2)["message"]
     again = sweep("sweep.toml --out s.zarr --resume --table t.csv", capsys, expected=1)
     assert (again["computed"], again["lanes_per_second"], again["failed"]) == (0, None, 16)
-    csv = pd.read_csv("t.csv")
+    csv: Any = pd.read_csv("t.csv")
     np.testing.assert_array_equal(csv["T_III"], table["T_III"])
     assert csv["reason"][32] == reason
     # the store knows its file
@@ -163,6 +163,36 @@ def test_a_table_that_cannot_be_written_costs_no_lane(
     found = sweep("sweep.toml --out s.zarr --table t.csv", capsys, expected=1)
     assert (found["status"], found["failed"], found["table"]) == ("failed", 0, None)
     assert "No space left on device" in found["problems"][0]
+
+
+def test_a_full_disk_is_one_line_and_says_how_to_go_on(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import zarr
+
+    put = zarr.storage._local._put
+    left = [100]
+
+    def full(path: Path, *rest: Any, **kind: Any) -> Any:
+        left[0] -= path.name.startswith("c.")
+        if left[0] < 0:
+            raise OSError(28, "No space left on device")
+        return put(path, *rest, **kind)
+
+    monkeypatch.setattr(zarr.storage._local, "_put", full)
+    assert run(["sweep", "sweep.toml", "--out", "s.zarr", "--executor", "serial", "--json", "--quiet"]) == 1
+    printed = capsys.readouterr()
+    told = json.loads(printed.out)
+    assert (told["status"], told["error"], told["exit_status"]) == ("failed", "StoreError", 1)
+    # the lanes that no worker is needed for come first, in four chunks whose columns are all empty
+    assert 16 <= told["done"] < 48 == told["lanes"] == told["done"] + told["pending"]
+    line = (
+        "gflow: s.zarr: no space left on device; what was computed before is kept; free some space, "
+        "then go on with: gflow sweep sweep.toml --out s.zarr --resume --executor serial\n"
+    )
+    assert printed.err == line
+    left[0] = 10**6
+    assert sweep("sweep.toml --out s.zarr --resume", capsys, expected=1)["computed"] == 48 - told["done"]
 
 
 def test_case_18_one_bad_lane_of_64(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

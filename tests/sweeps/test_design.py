@@ -69,7 +69,9 @@ def test_spaced_values_have_the_ends_that_are_written() -> None:
 def test_random_designs_follow_their_law_and_their_seed(law: str, numbers: dict[str, float], expected: Any) -> None:
     def drawn(key: str, seed: int) -> np.ndarray:
         made = grid({key: {"random": {"law": law, "n": 4000, "seed": seed, **numbers}}})
-        return made.dims[0].keys[key].numbers
+        found = made.dims[0].keys[key].numbers
+        assert found is not None
+        return found
 
     first = drawn("w_star", 1)
     assert stats.kstest(first, expected.cdf).pvalue > 1e-3
@@ -99,6 +101,7 @@ def test_slow_lanes_have_small_chunks() -> None:
     assert grid({"L": {"linspace": [10, 20, 2000]}}).chunks.chunk == (500,)
     slow = grid({"L": {"linspace": [10, 20, 2000]}}, fixed={"tokens": "gaussian", "evaluate": "sampled"})
     assert slow.chunks.chunk == (16,)
+    assert len(grid({"L": {"linspace": [10, 20, 10**7]}}, fixed={"evaluate": "sampled"}).chunks) == 4000
 
 
 def test_chunks_cover_the_grid_once() -> None:
