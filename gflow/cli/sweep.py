@@ -73,11 +73,12 @@ def sweep(
         if output.json:
             output.document({"status": "interrupted", "message": text, "store": out, "exit_status": INTERRUPTED})
 
-    from gflow.sweeps import driver, store
+    from gflow.sweeps import driver, store, table as tables
 
     plan = driver.prepare(settings, out)
     store.check(plan.path, plan.design, resume=resume, overwrite=overwrite)
     policy = {"executor": execution.executor or "local", "workers": execution.workers, "scheduler": execution.scheduler}
+    problems: dict[str, str] = {}
     with output:
         output.remark(_sweep.opening(plan, resume=resume))
         try:
@@ -88,6 +89,10 @@ def sweep(
                     _sweep.show(news, output)
 
                 found = driver.run(plan, resume=resume, overwrite=overwrite, tell=tell, **policy)
+            if table is not None:
+                output.phase(f"writing {table}")
+                attempt(problems, table, lambda path: tables.write(plan, path, overwrite=overwrite or resume))
+            # figures (--plot) belong here: they read the store, and their failure is one more problem
         except KeyboardInterrupt:
             output.clear()
             _stopped(plan, output, "interrupted", f"interrupted; finished chunks are in {out}; go on with: {again}")
@@ -97,13 +102,6 @@ def sweep(
                 traceback.print_exc()
             _stopped(plan, output, "failed", f"{error}; free some space, then go on with: {again}", error)
             return error.exit_status
-        problems: dict[str, str] = {}
-        if table is not None:
-            output.phase(f"writing {table}")
-            from gflow.sweeps import table as tables
-
-            attempt(problems, table, lambda path: tables.write(plan, path, overwrite=overwrite or resume))
-        # figures (--plot) belong here: they read the store, and their failure is one more problem
     document = _document(found, table, problems)
     if output.json:
         output.document(document)
