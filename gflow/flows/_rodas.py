@@ -68,6 +68,9 @@ def _square(rows: list[list[float]]) -> np.ndarray:
     return np.array([row + [0.0] * (8 - len(row)) for row in rows])
 
 
+TABLEAU = _square(_A), _square(_C), np.array(_B)  # a, C, b
+
+
 class RodasInterpolation(diffrax.AbstractLocalInterpolation):
     """`y(theta) = (1-theta) y0 + theta (y1 + (1-theta) (k1 + theta (k2 + theta k3)))`."""
 

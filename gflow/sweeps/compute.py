@@ -16,16 +16,19 @@ _WORKER = uuid.uuid4().hex[:12]  # this process, among the workers
 def compute_chunk(task: ChunkTask) -> ChunkResult:
     """Compute every lane of a task; a lane that fails is named in the result and costs no other."""
     from gflow.io.provenance import provenance
-    from gflow.sweeps import reference
+    from gflow.sweeps import fast, reference
 
-    parts = [(lanes, reference.solve_lanes(_part(task, lanes))) for lanes in _engines(task).values()]
-    found = _joined(task, parts)
-    return dataclasses.replace(found, provenance=provenance() | {"worker": _WORKER})
-
-
-def _engines(task: ChunkTask) -> dict[str, np.ndarray]:
-    """Which lanes each engine computes."""
-    return {"reference": np.arange(task.size)}
+    quick = fast.eligible(task)
+    slow = np.flatnonzero(~quick)
+    parts = []
+    if quick.any():
+        chosen = np.flatnonzero(quick)
+        found, left = fast.solve_lanes(_part(task, chosen))
+        slow = np.sort(np.concatenate([slow, chosen[left]]))
+        parts.append((chosen, found))
+    if len(slow):
+        parts.append((slow, reference.solve_lanes(_part(task, slow))))
+    return dataclasses.replace(_joined(task, parts), provenance=provenance() | {"worker": _WORKER})
 
 
 def _part(task: ChunkTask, lanes: np.ndarray) -> ChunkTask:

@@ -1,0 +1,146 @@
+"""Many lanes as compiled batches: every batch of one kind has one shape, so it is compiled once."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Array, Float, Int
+
+from gflow.sweeps.ensemble import _loop
+from gflow.sweeps.ensemble._landing import landing_times
+from gflow.sweeps.ensemble._rosenbrock import PlanarSystem, Plane, Reals
+
+# lanes of a batch: few enough that it stays in a core's cache and that its lanes end at about the same time, many
+# enough that starting a loop costs nothing. An accelerator wants many more.
+SIZES_CPU, SIZES_ELSEWHERE = (64, 512), (1024, 65536)
+
+
+class Batch(NamedTuple):
+    """Lanes about to be integrated: until all `levels` are crossed or time `end`; `most` bounds the steps tried.
+
+    The last level is no milestone: -inf keeps a lane going to `end`, inf lets it stop.
+    """
+
+    system: PlanarSystem
+    y: Plane
+    levels: Float[Array, "levels lanes"]
+    first: Reals
+    rtol: Reals
+    end: Reals
+    most: Int[Array, ""]
+
+
+class Ended(NamedTuple):
+    """Lanes at their end: state, time, step counts, how they ended (`_loop.FOUND`, ...) and the milestones' times."""
+
+    a: Any
+    b: Any
+    time: Any
+    accepted: Any
+    rejected: Any
+    ended: Any
+    times: Any  # [levels, lanes]
+
+    def select(self, lanes: Any) -> Ended:
+        """These lanes only."""
+        return Ended(*(np.asarray(field)[..., lanes] for field in self))
+
+
+def _run(batch: Batch) -> Ended:
+    system, levels = batch.system, batch.levels
+    state = _loop.start(system, batch.y, levels, batch.first, batch.rtol)
+    state = _loop.advance(system, state, levels, batch.rtol, batch.end, batch.most)
+    # the last level only says when a lane may stop
+    passed = _loop.Crossings(state.crossings.rows[:-1], state.crossings.seen[:-1])
+    times = landing_times(system, passed, levels[:-1])
+    return Ended(
+        state.y.real, state.y.imag, state.clock.real, state.accepted, state.rejected, state.ended, times
+    )  # fmt: skip
+
+
+@functools.cache
+def _program(devices: int) -> Callable[[Batch], Ended]:
+    """`_run`, compiled; on several devices each has its share of the lanes and a loop of its own."""
+    if devices == 1:
+        return eqx.filter_jit(_run)
+    mesh = Mesh(np.array(jax.local_devices()), ("lanes",))
+
+    @eqx.filter_jit
+    def sharded(batch: Batch) -> Ended:
+        arrays, rest = eqx.partition(batch, eqx.is_array)
+        lanes = batch.y.shape[0]
+        places = jax.tree.map(lambda x: _place(x, lanes), arrays)
+        body = jax.shard_map(
+            lambda part: _run(eqx.combine(part, rest)),
+            mesh=mesh, in_specs=(places,), out_specs=Ended(*[PartitionSpec("lanes")] * 6, PartitionSpec(None, "lanes")),
+            check_vma=False,
+        )  # fmt: skip
+        return body(arrays)
+
+    def placed(batch: Batch) -> Ended:
+        lanes = batch.y.shape[0]
+        arrays, rest = eqx.partition(batch, eqx.is_array)
+        arrays = jax.tree.map(lambda x: jax.device_put(x, NamedSharding(mesh, _place(x, lanes))), arrays)
+        return sharded(eqx.combine(arrays, rest))
+
+    return placed
+
+
+def _place(x: Any, lanes: int) -> PartitionSpec:
+    """Arrays whose last axis is that of the lanes are cut there; all others are everywhere."""
+    if x.ndim and x.shape[-1] == lanes and lanes > 1:
+        return PartitionSpec(*[None] * (x.ndim - 1), "lanes")
+    return PartitionSpec()
+
+
+def sizes() -> tuple[int, int]:
+    """The two sizes of a batch on this machine's devices."""
+    devices = jax.local_devices()
+    small, large = SIZES_CPU if devices[0].platform == "cpu" else SIZES_ELSEWHERE
+    return small * len(devices), large * len(devices)
+
+
+def cut(count: int) -> Iterator[tuple[int, int, int]]:
+    """(first, last, size of the batch) of the batches of `count` lanes in a row; the last lanes are padded."""
+    small, large = sizes()
+    at = 0
+    while at < count:
+        left = count - at
+        size = large if left > large // 3 else small
+        yield at, min(at + size, count), size
+        at += size
+
+
+def run_lanes(make: Callable[[np.ndarray], Batch], order: np.ndarray) -> tuple[Ended, dict[str, float]]:
+    """Integrate the lanes `order` (neighbours end together), `make` being asked for one batch at a time.
+
+    All batches are under way before the first result is fetched. Returns the lanes in the order given, and the
+    `occupancy`: of all steps that batches took, the share that a lane needed.
+    """
+    program = _program(len(jax.local_devices()))
+    under_way = []
+    for first, last, size in cut(len(order)):
+        lanes = order[first:last]
+        padded = np.concatenate([lanes, np.repeat(lanes[-1:], size - len(lanes))])
+        under_way.append((last - first, size, program(make(padded))))
+    parts, needed, taken = [], 0, 0
+    for count, size, ended in under_way:
+        part = ended.select(slice(0, count))
+        tried = part.accepted + part.rejected
+        needed += int(np.sum(tried))
+        taken += size * int(np.max(tried))
+        parts.append(part)
+    whole = Ended(*(np.concatenate(fields, axis=-1) for fields in zip(*parts, strict=True)))
+    return whole, {"needed": needed, "taken": taken}
+
+
+def real(x: Any, dtype: Any) -> Array:
+    """`x` as an array of real numbers on the device."""
+    return jnp.asarray(np.asarray(x, dtype=dtype))

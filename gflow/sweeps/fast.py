@@ -1,0 +1,163 @@
+"""The engine for what has an exact loss at p11 = inf: lanes of a chunk through the ensemble solver."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gflow import tokens as laws
+from gflow.config._rules import FiniteTokens
+from gflow.errors import GflowError
+from gflow.io.compilation import compile_seconds
+from gflow.losses.induction.build import make_table
+from gflow.losses.induction.table import OverlapTable
+from gflow.sweeps.columns import DONE, FAILED, NOT_REACHED
+from gflow.sweeps.ensemble.polynomials import TablePolynomials, polynomials_of
+from gflow.sweeps.ensemble.solve import AT_END, FOUND, KINDS, OUTSIDE, Lanes, solve_fourgram, solve_induction
+from gflow.sweeps.tasks import ChunkResult, ChunkTask
+
+RTOL = 3e-6  # of the ensemble, if none is given: largest error of a milestone measured, 4e-7
+TableKey = tuple[Any, float, float, int]  # token law, L, w_star, d
+MakeTable = Callable[[TableKey], OverlapTable]
+
+
+def eligible(task: ChunkTask) -> np.ndarray:
+    """Lanes that this engine can compute [lanes]: exact loss, second layer, and no choice of solver that it lacks."""
+    fits = np.ones(task.size, dtype=bool)
+    for key, values in (
+        ("training", ("second-layer",)), ("evaluate", (None, "exact")), ("solver", ("auto",)), ("atol", (None,)),
+        ("max_steps", (None,)),
+    ):  # fmt: skip
+        default = values[0]
+        fits &= np.array([value in values for value in task.column(key, default)])
+    return fits & (task.options.curve_times is None)
+
+
+def table_keys(task: ChunkTask) -> list[TableKey]:
+    """The table of each lane."""
+    L, w_star, d = (_numbers(task, key) for key in ("L", "w_star", "d"))
+    law = task.column("tokens", "gaussian")
+    return [(law[i], float(L[i]), float(w_star[i]), int(d[i])) for i in range(task.size)]
+
+
+def law_of(tokens: Any) -> laws.TokenLaw:
+    """The token law of a configuration's value."""
+    return (
+        laws.finite(tokens.values, tokens.probabilities) if isinstance(tokens, FiniteTokens) else laws.from_name(tokens)
+    )
+
+
+def build(key: TableKey) -> OverlapTable:
+    """The table of a key, from the disk cache if it is there."""
+    law, L, w_star, d = key
+    return make_table(law_of(law), L, w_star, d)
+
+
+def solve_lanes(task: ChunkTask, table: MakeTable = build) -> tuple[ChunkResult, np.ndarray]:
+    """The lanes of a task, all of them eligible, and which of them [lanes] are left to `gflow.solve`."""
+    started = time.perf_counter()
+    keys = table_keys(task)
+    distinct = list(dict.fromkeys(keys))
+    tables: dict[TableKey, OverlapTable] = {}
+    reasons: dict[TableKey, str] = {}
+    for key in distinct:
+        try:
+            tables[key] = table(key)
+        except GflowError as error:
+            reasons[key] = " ".join(str(error).split())
+    failures = [(number, reasons[key]) for number, key in enumerate(keys) if key in reasons]
+    good = np.array([key in tables for key in keys])
+    chosen = np.flatnonzero(good)
+    spent = {"tables": time.perf_counter() - started}
+    columns: dict[str, np.ndarray] = {"status": np.full(task.size, float(FAILED))}
+    left = np.zeros(task.size, dtype=bool)
+    statistics: dict[str, Any] = {"ensemble_lanes": len(chosen)}
+    started = time.perf_counter()
+    with compile_seconds() as compiled:
+        if len(chosen):
+            lanes, which = _lanes(task, chosen, keys, tables)
+            found, again, counts = _integrate(lanes, [tables[key] for key in which], task)
+            for name, values in found.items():
+                columns[name] = np.full(task.size, np.nan)
+                columns[name][chosen] = values
+            columns["status"][chosen] = found["status"]
+            left[chosen] = again
+            statistics |= counts
+    wall = time.perf_counter() - started
+    spent["compile"] = min(compiled[0], wall)
+    spent["solve"] = wall - spent["compile"]
+    columns = {name: values for name, values in columns.items() if name in task.columns}
+    return ChunkResult(task.index, columns, failures, spent, statistics), left
+
+
+def _lanes(
+    task: ChunkTask, chosen: np.ndarray, keys: list[TableKey], tables: dict[TableKey, OverlapTable]
+) -> tuple[Lanes, list[TableKey]]:
+    which = [key for key in tables if key in tables]
+    number = {key: k for k, key in enumerate(which)}
+    moments = {law: (law_of(law).mean, law_of(law).variance) for law, *_ in which}
+    mine = [keys[i] for i in chosen]
+    sigma = _numbers(task, "sigma_init")[chosen]
+    kinds = np.array([KINDS.index(kind) for kind in task.column("parametrization", "untied")])[chosen]
+    return Lanes(
+        L=_numbers(task, "L")[chosen],
+        alpha_star=_numbers(task, "alpha_star")[chosen],
+        d=np.array([float(key[3]) for key in mine]),
+        mean=np.array([float(moments[key[0]][0]) for key in mine]),
+        variance=np.array([float(moments[key[0]][1]) for key in mine]),
+        kind=kinds,
+        sigma=sigma,
+        wK=_numbers(task, "wK_init", sigma, chosen),
+        wQ=_numbers(task, "wQ_init", sigma, chosen),
+        table=np.array([number[key] for key in mine]),
+        t1=_numbers(task, "t1", np.full(len(chosen), np.inf), chosen),
+        rtol=_numbers(task, "rtol", np.full(len(chosen), RTOL), chosen),
+    ), which
+
+
+def _integrate(
+    lanes: Lanes, tables: list[OverlapTable], task: ChunkTask
+) -> tuple[dict[str, np.ndarray], np.ndarray, dict[str, int]]:
+    dtype = np.dtype(task.options.precision)
+    names = task.options.milestones
+    columns, ended, counts = _induction(lanes, [polynomials_of(table) for table in tables], task, dtype)
+    outside = ended == OUTSIDE
+    if outside.any():  # again, on the whole range of their tables
+        some = lanes.select(outside)
+        used, some_table = np.unique(some.table, return_inverse=True)
+        wide = [polynomials_of(tables[number], wide=True) for number in used]
+        more, ended[outside], extra = _induction(some.with_table(some_table), wide, task, dtype)
+        for name, values in more.items():
+            columns[name][outside] = values
+        counts = {name: counts[name] + extra[name] for name in counts}
+    fourgram, ended_too, _ = solve_fourgram(lanes, "T_I" in names, dtype)
+    columns |= fourgram
+    fine = [FOUND, AT_END]
+    left = ~(np.isin(ended, fine) & np.isin(ended_too, fine))
+    reached = np.all([np.isfinite(columns[name]) for name in names], axis=0)
+    columns["status"] = np.where(reached, DONE, NOT_REACHED)
+    return columns, left, counts
+
+
+def _induction(lanes: Lanes, tables: list[TablePolynomials], task: ChunkTask, dtype: Any) -> Any:
+    columns, ended, counts = solve_induction(lanes, tables, task.options.milestones, dtype)
+    return columns, ended.copy(), counts
+
+
+def _numbers(
+    task: ChunkTask, key: str, default: np.ndarray | None = None, chosen: np.ndarray | None = None
+) -> np.ndarray:
+    """A numeric key as one float per lane; `default` [chosen] where it is not given."""
+    from gflow.config import IntegrateConfig
+
+    values = task.column(key, None)
+    standard = getattr(IntegrateConfig, key)
+    whole = np.array([np.nan if value is None else value for value in values], dtype=float)
+    if standard is not None:
+        whole = np.where(np.isnan(whole), standard, whole)
+    if chosen is None:
+        return whole
+    return np.where(np.isnan(whole[chosen]), default, whole[chosen])
