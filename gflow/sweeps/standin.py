@@ -22,4 +22,7 @@ class Serial:
 
 
 def make_executor(kind: str, workers: int | None, scheduler: str | None) -> Any:
+    from gflow.io.compilation import enable_compilation_cache
+
+    enable_compilation_cache()
     return Serial()
