@@ -102,7 +102,7 @@ def run(
         store = stack.enter_context(_open(sweep, resume=resume, overwrite=overwrite))
         records = store.records()
         progress = _Progress(sweep, records, tell)
-        problems: list[str] = []
+        problems: dict[str, list[int]] = {}
         if run_by is not None:
             progress.say()
             todo = [index for index in range(len(sweep.grid.chunks)) if index not in records]
@@ -112,7 +112,7 @@ def run(
                     progress.add(_save(sweep, store, *finished), finished[1])
                 progress.say()
         wall = time.perf_counter() - began
-        found = report(sweep.path, sweep.grid, sweep.columns, store.records(), problems)
+        found = report(sweep.path, sweep.grid, sweep.columns, store.records(), _told(problems))
         found = dataclasses.replace(found, workers=progress.workers, **progress.timing(wall))
         store.annotate({"status": found.status, **({} if run_by is None else {"wall_seconds": round(wall, 3)})})
         return found
@@ -170,7 +170,7 @@ def _open(sweep: Sweep, *, resume: bool, overwrite: bool) -> Store:
 
 
 def _chunks(
-    sweep: Sweep, todo: list[int], executor: Any, problems: list[str]
+    sweep: Sweep, todo: list[int], executor: Any, problems: dict[str, list[int]]
 ) -> Iterator[tuple[int, ChunkResult | None] | None]:
     """(chunk, its result) as they are finished, None as a sign of life; those without a valid lane need no worker."""
     empty = [index for index in todo if not sweep.grid.valid(index).any()]
@@ -182,10 +182,18 @@ def _chunks(
         if finished.task is None:
             yield None
         elif finished.error is not None:
-            problems.append(f"chunk {finished.task.index}: {' '.join(str(finished.error).split())}")
+            problems.setdefault(" ".join(str(finished.error).split()), []).append(finished.task.index)
             yield None
         else:
             yield finished.task.index, finished.result
+
+
+def _told(problems: Mapping[str, list[int]]) -> list[str]:
+    """What kept workers from finishing chunks, each thing once."""
+    return [
+        f"chunk {chunks[0]}{f' and {len(chunks) - 1} more' if len(chunks) > 1 else ''}: {problem}"
+        for problem, chunks in problems.items()
+    ]
 
 
 def _task(sweep: Sweep, index: int) -> ChunkTask:

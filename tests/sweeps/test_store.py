@@ -269,10 +269,11 @@ def test_no_room_for_a_record(cheap: Any, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_chunk_that_no_worker_finishes_costs_no_other(cheap: Any, tmp_path: Path) -> None:
-    config = driver.sweep_config({"axes": {"L": [6, 7, 8]}, "options": {"chunk": 1}})
+    config = driver.sweep_config({"axes": {"L": [6, 7, 8, 7]}, "options": {"chunk": 1}})
     found = driver.run(driver.prepare(config, tmp_path / "s.zarr"), executor="serial")
-    assert (found.status, found.lanes, found.failed, found.pending) == ("unfinished", 3, 0, 1)
+    assert (found.status, found.lanes, found.failed, found.pending) == ("unfinished", 4, 0, 2)
     assert len(found.problems) == 1
+    assert found.problems[0].startswith("chunk 1 and 1 more: ")
     assert "seven is too much" in found.problems[0]
     assert found.ranges["T_III"] == {"min": 600.0, "max": 800.0}
     assert (found.computed, found.lanes_per_second) == (2, 2 / 0.25)
