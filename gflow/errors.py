@@ -39,3 +39,7 @@ class StoreError(OutputError):
     """The store of a sweep could not be written to any further (exit status 1); what is in it stays, to be resumed."""
 
     exit_status = 1
+
+
+class WorkerError(GflowError):
+    """The processes that compute a sweep cannot be started, or were lost; what is in the store stays."""

@@ -1,0 +1,47 @@
+"""The loop that executors share: a bounded number of tasks as futures, given back as they finish."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from gflow.sweeps.executors._protocol import PULSE, Finished
+
+
+def drive(
+    submit: Callable[[Any], Any],
+    tasks: Iterable[Any],
+    room: Callable[[], int],
+    outcome: Callable[[Any, Any], Iterator[Finished]],
+) -> Iterator[Finished]:
+    """Keep `room()` tasks under way; `outcome(task, future)` says what became of one, after any signs of life.
+
+    Futures are anything with `add_done_callback` and `cancel`; those left when the caller goes are cancelled.
+    """
+    waiting = iter(tasks)
+    done: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    under_way: dict[Any, Any] = {}
+    more = True
+    try:
+        while more or under_way:
+            while more and len(under_way) < max(1, room()):
+                try:
+                    task = next(waiting)
+                except StopIteration:
+                    more = False
+                    break
+                future = submit(task)
+                under_way[future] = task
+                future.add_done_callback(done.put)
+            if not under_way:
+                break
+            try:
+                future = done.get(timeout=PULSE)
+            except queue.Empty:
+                yield Finished()
+                continue
+            yield from outcome(under_way.pop(future), future)
+    finally:
+        for future in under_way:
+            future.cancel()
