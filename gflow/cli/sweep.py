@@ -16,8 +16,9 @@ from gflow.cli._output import Output
 from gflow.cli._signals import INTERRUPTED, prompt_exit
 from gflow.config import read_toml
 from gflow.config.sweep import SweepConfig, sweep_config
-from gflow.errors import GflowError, InputError, StoreError
+from gflow.errors import GflowError, InputError, StoreError, WorkerError
 from gflow.io.atomic import check_writable
+from gflow.io.compilation import enable_compilation_cache
 
 RUN = Group("Execution", sort_key=20)
 
@@ -75,6 +76,7 @@ def sweep(
 
     from gflow.sweeps import driver, store, table as tables
 
+    enable_compilation_cache()  # an environment variable, which workers inherit
     plan = driver.prepare(settings, out)
     store.check(plan.path, plan.design, resume=resume, overwrite=overwrite)
     policy = {"executor": execution.executor or "local", "workers": execution.workers, "scheduler": execution.scheduler}
@@ -97,10 +99,11 @@ def sweep(
             output.clear()
             _stopped(plan, output, "interrupted", f"interrupted; finished chunks are in {out}; go on with: {again}")
             return INTERRUPTED
-        except StoreError as error:
+        except (StoreError, WorkerError) as error:
             if common.debug:
                 traceback.print_exc()
-            _stopped(plan, output, "failed", f"{error}; free some space, then go on with: {again}", error)
+            way = "free some space, then " if isinstance(error, StoreError) else ""
+            _stopped(plan, output, "failed", f"{error}; {way}go on with: {again}", error)
             return error.exit_status
     document = _document(found, table, problems)
     if output.json:

@@ -19,11 +19,7 @@ from gflow.sweeps.columns import FAILED, Column, columns_of
 from gflow.sweeps.compute import compute_chunk
 from gflow.sweeps.curves import curve_times
 from gflow.sweeps.design import Grid, label
-
-try:
-    from gflow.sweeps.executors import make_executor
-except ModuleNotFoundError:
-    from gflow.sweeps.standin import make_executor
+from gflow.sweeps.executors import make_executor
 from gflow.sweeps.records import Record, open_dataset
 from gflow.sweeps.report import Report, report
 from gflow.sweeps.store import Store
@@ -87,7 +83,7 @@ def run(
     overwrite: bool = False,
     tell: Callable[[News], None] | None = None,
 ) -> Report:
-    """Compute what is not yet in the store. Raises `OutputError`, `StoreError`; KeyboardInterrupt keeps what is done.
+    """Compute what is not yet in the store. Raises `OutputError`, `StoreError`, `WorkerError`; what is done is kept.
 
     With `resume` a store that is there is gone on with, and one that is not is begun. `tell` is called at least every
     half second.
@@ -148,7 +144,8 @@ def sweep(
     - `resume`: go on with a store of the same file; `overwrite`: replace a store. `progress` is called with `News`.
 
     Failed lanes are NaN with `status` 3; `gflow.sweeps.records.records(out)` has their reasons. The dataset is read
-    from disk where it is used. Raises `InputError`, `OutputError`, `StoreError`.
+    from disk where it is used. Raises `InputError`, `OutputError`, `StoreError`,
+    `WorkerError`.
     """
     if isinstance(config, str | Path):
         config = sweep_config(read_toml(str(config)), str(config))

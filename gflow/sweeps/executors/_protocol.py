@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 AHEAD = 2  # tasks per worker that are taken before they are asked for
 ATTEMPTS = 3  # times that a task is begun whose worker dies
@@ -20,6 +20,7 @@ class Finished:
     error: str | None = None
 
 
+@runtime_checkable
 class Executor(Protocol):
     """Runs tasks in any order, each to one result. The function is importable, tasks and results are plain data."""
 
