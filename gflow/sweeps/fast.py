@@ -15,8 +15,11 @@ from gflow.io.compilation import compile_seconds
 from gflow.losses.induction.build import make_table
 from gflow.losses.induction.table import OverlapTable
 from gflow.sweeps.columns import DONE, FAILED, NOT_REACHED
+from gflow.sweeps.ensemble._loop import AT_END, FOUND, OUTSIDE
+from gflow.sweeps.ensemble.fourgram_block import solve_fourgram
+from gflow.sweeps.ensemble.induction_block import solve_induction
+from gflow.sweeps.ensemble.lanes import KINDS, Lanes
 from gflow.sweeps.ensemble.polynomials import TablePolynomials, polynomials_of
-from gflow.sweeps.ensemble.solve import AT_END, FOUND, KINDS, OUTSIDE, Lanes, solve_fourgram, solve_induction
 from gflow.sweeps.tasks import ChunkResult, ChunkTask
 
 RTOL = 3e-6  # of the ensemble, if none is given: largest error of a milestone measured, 4e-7
@@ -98,21 +101,23 @@ def _lanes(
 ) -> tuple[Lanes, list[TableKey]]:
     which = [key for key in tables if key in tables]
     number = {key: k for k, key in enumerate(which)}
-    moments = {law: (law_of(law).mean, law_of(law).variance) for law, *_ in which}
     mine = [keys[i] for i in chosen]
+    table = np.array([number[key] for key in mine])
+    known = [law_of(law) for law, *_ in which]
+    moments = np.array([[float(law.mean) for law in known], [float(law.variance) for law in known]])
     sigma = _numbers(task, "sigma_init")[chosen]
     kinds = np.array([KINDS.index(kind) for kind in task.column("parametrization", "untied")])[chosen]
     return Lanes(
         L=_numbers(task, "L")[chosen],
         alpha_star=_numbers(task, "alpha_star")[chosen],
         d=np.array([float(key[3]) for key in mine]),
-        mean=np.array([float(moments[key[0]][0]) for key in mine]),
-        variance=np.array([float(moments[key[0]][1]) for key in mine]),
+        mean=moments[0][table],
+        variance=moments[1][table],
         kind=kinds,
         sigma=sigma,
         wK=_numbers(task, "wK_init", sigma, chosen),
         wQ=_numbers(task, "wQ_init", sigma, chosen),
-        table=np.array([number[key] for key in mine]),
+        table=table,
         t1=_numbers(task, "t1", np.full(len(chosen), np.inf), chosen),
         rtol=_numbers(task, "rtol", np.full(len(chosen), RTOL), chosen),
     ), which
@@ -133,10 +138,11 @@ def _integrate(
         for name, values in more.items():
             columns[name][outside] = values
         counts = {name: counts[name] + extra[name] for name in counts}
-    fourgram, ended_too, _ = solve_fourgram(lanes, "T_I" in names, dtype)
-    columns |= fourgram
-    fine = [FOUND, AT_END]
-    left = ~(np.isin(ended, fine) & np.isin(ended_too, fine))
+    left = ~np.isin(ended, [FOUND, AT_END])
+    if "T_I" in names or np.isfinite(lanes.t1).any():  # else nobody asks when the 4-gram part would end
+        fourgram, ended = solve_fourgram(lanes, "T_I" in names, dtype)
+        columns |= fourgram
+        left |= ~np.isin(ended, [FOUND, AT_END])
     reached = np.all([np.isfinite(columns[name]) for name in names], axis=0)
     columns["status"] = np.where(reached, DONE, NOT_REACHED)
     return columns, left, counts
@@ -158,6 +164,6 @@ def _numbers(
     whole = np.array([np.nan if value is None else value for value in values], dtype=float)
     if standard is not None:
         whole = np.where(np.isnan(whole), standard, whole)
-    if chosen is None:
+    if chosen is None or default is None:
         return whole
     return np.where(np.isnan(whole[chosen]), default, whole[chosen])

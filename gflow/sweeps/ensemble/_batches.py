@@ -6,16 +6,12 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxtyping import Array, Float, Int
 
 from gflow.sweeps.ensemble import _loop
 from gflow.sweeps.ensemble._landing import landing_times
-from gflow.sweeps.ensemble._rosenbrock import PlanarSystem, Plane, Reals
 
 # lanes of a batch: few enough that it stays in a core's cache and that its lanes end at about the same time, many
 # enough that starting a loop costs nothing. An accelerator wants many more.
@@ -28,13 +24,13 @@ class Batch(NamedTuple):
     The last level is no milestone: -inf keeps a lane going to `end`, inf lets it stop.
     """
 
-    system: PlanarSystem
-    y: Plane
-    levels: Float[Array, "levels lanes"]
-    first: Reals
-    rtol: Reals
-    end: Reals
-    most: Int[Array, ""]
+    system: Any  # a PlanarSystem; arrays are numpy's until the batch is run
+    y: Any  # [lanes], complex
+    levels: Any  # [levels, lanes]
+    first: Any  # [lanes], as all that follow
+    rtol: Any
+    end: Any
+    most: Any  # []
 
 
 class Ended(NamedTuple):
@@ -60,35 +56,32 @@ def _run(batch: Batch) -> Ended:
     # the last level only says when a lane may stop
     passed = _loop.Crossings(state.crossings.rows[:-1], state.crossings.seen[:-1])
     times = landing_times(system, passed, levels[:-1])
-    return Ended(
-        state.y.real, state.y.imag, state.clock.real, state.accepted, state.rejected, state.ended, times
-    )  # fmt: skip
+    y = state.y
+    return Ended(y.real, y.imag, state.clock.real, state.accepted, state.rejected, state.ended, times)
 
 
 @functools.cache
 def _program(devices: int) -> Callable[[Batch], Ended]:
     """`_run`, compiled; on several devices each has its share of the lanes and a loop of its own."""
     if devices == 1:
-        return eqx.filter_jit(_run)
+        return jax.jit(_run)
     mesh = Mesh(np.array(jax.local_devices()), ("lanes",))
 
-    @eqx.filter_jit
+    @jax.jit
     def sharded(batch: Batch) -> Ended:
-        arrays, rest = eqx.partition(batch, eqx.is_array)
-        lanes = batch.y.shape[0]
-        places = jax.tree.map(lambda x: _place(x, lanes), arrays)
-        body = jax.shard_map(
-            lambda part: _run(eqx.combine(part, rest)),
-            mesh=mesh, in_specs=(places,), out_specs=Ended(*[PartitionSpec("lanes")] * 6, PartitionSpec(None, "lanes")),
+        lanes, spread = batch.y.shape[0], PartitionSpec("lanes")
+        split = jax.shard_map(
+            _run,
+            mesh=mesh,
+            in_specs=(jax.tree.map(lambda x: _place(x, lanes), batch),),
+            out_specs=Ended(*[spread] * 6, times=PartitionSpec(None, "lanes")),  # pyright: ignore[reportCallIssue]
             check_vma=False,
-        )  # fmt: skip
-        return body(arrays)
+        )
+        return split(batch)
 
     def placed(batch: Batch) -> Ended:
         lanes = batch.y.shape[0]
-        arrays, rest = eqx.partition(batch, eqx.is_array)
-        arrays = jax.tree.map(lambda x: jax.device_put(x, NamedSharding(mesh, _place(x, lanes))), arrays)
-        return sharded(eqx.combine(arrays, rest))
+        return sharded(jax.tree.map(lambda x: jax.device_put(x, NamedSharding(mesh, _place(x, lanes))), batch))
 
     return placed
 
@@ -118,11 +111,11 @@ def cut(count: int) -> Iterator[tuple[int, int, int]]:
         at += size
 
 
-def run_lanes(make: Callable[[np.ndarray], Batch], order: np.ndarray) -> tuple[Ended, dict[str, float]]:
+def run_lanes(make: Callable[[np.ndarray], Batch], order: np.ndarray) -> tuple[Ended, dict[str, int]]:
     """Integrate the lanes `order` (neighbours end together), `make` being asked for one batch at a time.
 
-    All batches are under way before the first result is fetched. Returns the lanes in the order given, and the
-    `occupancy`: of all steps that batches took, the share that a lane needed.
+    All batches are under way before the first result is fetched. Returns the lanes in the order given, and how many
+    steps they `needed` of those that their batches have `taken` (a batch runs to its longest lane).
     """
     program = _program(len(jax.local_devices()))
     under_way = []
@@ -139,8 +132,3 @@ def run_lanes(make: Callable[[np.ndarray], Batch], order: np.ndarray) -> tuple[E
         parts.append(part)
     whole = Ended(*(np.concatenate(fields, axis=-1) for fields in zip(*parts, strict=True)))
     return whole, {"needed": needed, "taken": taken}
-
-
-def real(x: Any, dtype: Any) -> Array:
-    """`x` as an array of real numbers on the device."""
-    return jnp.asarray(np.asarray(x, dtype=dtype))

@@ -43,8 +43,9 @@ def _land(system: PlanarSystem, before: Plane, after: Plane, clock: Plane, level
 
     def improve(_: Array, where: Array) -> Array:
         part = jnp.maximum(where, 1e-6) * length
-        y, _ = step(system, before.real, before.imag, part)
-        return jnp.clip((part + (level - system.value(*y)) / system.falling(*y)) / length, 0.0, 1.5)
+        a, b = step(system, before.real, before.imag, part)[0]
+        better = part + (level - system.value(a, b)) / system.falling(a, b)
+        return jnp.clip(better / length, 0.0, 1.5)
 
     where = jax.lax.fori_loop(0, LANDINGS, improve, where)
     return t + jnp.where(inside, where * length, 0.0)

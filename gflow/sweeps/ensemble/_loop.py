@@ -41,14 +41,14 @@ def start(system: PlanarSystem, y: Plane, levels: Float[Array, "levels lanes"], 
     """Before the first step, of length `first`; levels that the value has reached already are crossed at time 0."""
     value = system.value(y.real, y.imag)
     zero = jnp.zeros_like(value)
-    seen = value <= levels
-    at_once = jnp.stack([y, y, jnp.zeros_like(y)])
+    seen = value[None] <= levels
+    at_once = jnp.stack([y, y, jnp.zeros_like(y)])[None]
     rows = jnp.where(seen[:, None, :], at_once, jnp.zeros_like(at_once))
     count = zero.astype(jnp.int32)
     fine = jnp.isfinite(value) & jnp.isfinite(first) & system.inside(y.real, y.imag)
     ended = jnp.where(~fine, OUTSIDE, jnp.where(jnp.all(seen, axis=0), FOUND, RUNNING)).astype(jnp.int32)
     clock = jax.lax.complex(zero, first)
-    packed = trial(system, y, first, rtol)
+    packed = trial(system, y, first, 1.0 / rtol)
     past = jnp.ones_like(zero, dtype=jnp.float32)
     return LaneState(clock, y, packed, past, Crossings(rows, seen), count, count, ended)
 
@@ -62,6 +62,8 @@ def advance(
     most: Int[Array, ""],
 ) -> LaneState:
     """Until every lane has ended: all levels crossed, time `end`, or a reason why it cannot go on."""
+
+    per_rtol = 1.0 / rtol
 
     def busy(s: LaneState) -> Array:
         return jnp.any(s.ended == RUNNING)
@@ -92,11 +94,11 @@ def advance(
         return LaneState(
             jax.lax.complex(t1, h1),
             y,
-            trial(system, y, h1, rtol),
+            trial(system, y, h1, per_rtol),
             jnp.where(taken, jnp.maximum(error, 1e-4), s.past),
             crossings,
-            s.accepted + taken,
-            s.rejected + (running & ~taken),
+            s.accepted + taken.astype(jnp.int32),
+            s.rejected + (running & ~taken).astype(jnp.int32),
             ended,
         )
 
@@ -108,7 +110,7 @@ def _note(s: LaneState, y1: Plane, taken: Array, value: Reals, levels: Array) ->
 
     def level(k: Array, old: Crossings) -> Crossings:
         new = taken & ~old.seen[k] & (value <= levels[k])
-        rows = jnp.where(new, jnp.stack([s.y, y1, s.clock]), old.rows[k])
+        rows = jnp.where(new[None], jnp.stack([s.y, y1, s.clock]), old.rows[k])
         return Crossings(old.rows.at[k].set(rows), old.seen.at[k].set(old.seen[k] | new))
 
     return jax.lax.fori_loop(0, levels.shape[0], level, s.crossings)

@@ -12,11 +12,10 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
-import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
-from gflow.sweeps.ensemble._rosenbrock import Pair, Reals
+from gflow.sweeps.ensemble._rosenbrock import Held, Pair, PlanarSystem, Reals
 
 # 1/(e^x - 1) = 1/x - 1/2 + x/12 - ..., to 1e-12 for 0 <= x <= 1/2, and 1 - e^{-x} = x - x^2/2 + ...
 _ODD = (1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160)
@@ -26,16 +25,16 @@ _FAR = 0.5
 SMALL = 0.1
 
 
-class FourgramLanes(eqx.Module):
+class FourgramLanes(PlanarSystem):
     """The system of `lanes` lanes: n = L - 2, `square` = A_g^2, d; mean and variance of a token. Needs p21 > 0."""
 
-    n: Reals
-    per_n: Reals
-    square: Reals
-    d: Reals
-    mean: Reals
-    variance: Reals
-    one: Float[Array, ""]
+    n: Held
+    per_n: Held
+    square: Held
+    d: Held
+    mean: Held
+    variance: Held
+    one: Held
     fusible: ClassVar[bool] = False
 
     def rates(self, a: Reals, b: Reals) -> Pair:

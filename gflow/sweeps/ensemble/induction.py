@@ -12,33 +12,33 @@ On the plateau s is linear in tau, and no start, however small or however unequa
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
-from gflow.sweeps.ensemble._rosenbrock import Pair, Reals
+from gflow.sweeps.ensemble._rosenbrock import Held, Pair, PlanarSystem, Reals
 
 # relative accuracy is asked of nu down to this size: the first milestone of an early lane is passed near nu = .01
 SMALL_NU = 1e-3
 
 
-class InductionLanes(eqx.Module):
+class InductionLanes(PlanarSystem):
     """The system of `lanes` lanes. Coefficients [3, 2, degree+1, 1 or lanes]: of n K1, n K2 and of their first and
     second derivatives in x = slope w + offset; `slope`, `offset`, `kcc`, each [1 or lanes]; P, Q, start [lanes] as
     above; `gain` = m A_i^2 slope.
     """
 
-    coefficients: Float[Array, "three two degree any"]
-    slope: Float[Array, " any"]
-    offset: Float[Array, " any"]
-    kcc: Float[Array, " any"]
-    P: Reals
-    Q: Reals
-    start: Reals
-    gain: Reals
-    one: Float[Array, ""]
+    coefficients: Held
+    slope: Held
+    offset: Held
+    kcc: Held
+    P: Held
+    Q: Held
+    start: Held
+    gain: Held
+    one: Held
     merged: bool = eqx.field(static=True)
     fusible: ClassVar[bool] = True
 
@@ -86,7 +86,7 @@ class InductionLanes(eqx.Module):
         return jnp.abs(a) + SMALL_NU, jnp.ones_like(b)
 
 
-def _pair(coefficients: Float[Array, "two degree any"], x: Reals) -> Pair:
+def _pair(coefficients: Any, x: Reals) -> Pair:
     p1, p2 = coefficients[0, -1], coefficients[1, -1]
     for k in range(coefficients.shape[1] - 2, -1, -1):
         p1 = p1 * x + coefficients[0, k]

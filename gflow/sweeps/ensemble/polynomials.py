@@ -19,8 +19,8 @@ from gflow.losses.induction.build import evaluate_cells
 from gflow.losses.induction.table import OverlapTable
 
 Vector = np.ndarray
-DEGREES = (12, 16, 20, 24, 32, 48)
-GOOD = 1e-9  # relative error of a value, and a tenth of that of a slope
+DEGREES = (12, 16, 20, 24, 28, 32, 48)
+GOOD = 1e-9  # relative error of a value, and a fiftieth of that of a slope
 NODES = 128
 # of c: where the logit scale may be. Nearly all lanes stay in the first range, which needs fewer coefficients; those
 # that start or overshoot further have the second, and what leaves that has the table that `solve` grows
@@ -80,7 +80,7 @@ def polynomials_of(table: OverlapTable, wide: bool = False) -> TablePolynomials:
         fitted = np.stack([np.polynomial.polynomial.polyval(check, row) for row in rows])
         error = float(np.max(np.abs(fitted / exact - 1.0)))
         rising = np.stack([np.polynomial.polynomial.polyval(check, np.polynomial.polynomial.polyder(r)) for r in rows])
-        error = max(error, 0.1 * float(np.max(np.abs(rising - slopes) / np.max(np.abs(slopes), axis=1)[:, None])))
+        error = max(error, 0.02 * float(np.max(np.abs(rising - slopes) / np.max(np.abs(slopes), axis=1)[:, None])))
         if error <= GOOD:
             break
     return TablePolynomials(
