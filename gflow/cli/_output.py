@@ -40,7 +40,7 @@ class Output:
         self._status: Any = None
         self._bar: Any = None
         self._last = -math.inf
-        self._phase = ""
+        self._phase = self._said = ""
 
     def __enter__(self) -> Output:
         return self
@@ -116,9 +116,9 @@ class Output:
                 self._status.start()
             else:
                 self._status.update(_escaped(text))
-        elif force or time.monotonic() - self._last > _INTERVAL:
+        elif force or (time.monotonic() - self._last > _INTERVAL and text != self._said):
             print(text, file=sys.stderr, flush=True)
-            self._last = time.monotonic()
+            self._last, self._said = time.monotonic(), text
 
 
 def _escaped(text: str) -> str:
