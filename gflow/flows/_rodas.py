@@ -71,6 +71,9 @@ def _square(rows: list[list[float]]) -> np.ndarray:
 TABLEAU = _square(_A), _square(_C), np.array(_B)  # a, C, b
 
 
+DENSE = np.array(_DENSE)  # [3, 8]: the coefficients of `RodasInterpolation` from the stages
+
+
 class RodasInterpolation(diffrax.AbstractLocalInterpolation):
     """`y(theta) = (1-theta) y0 + theta (y1 + (1-theta) (k1 + theta (k2 + theta k3)))`."""
 

@@ -36,7 +36,7 @@ def eligible(task: ChunkTask) -> np.ndarray:
     ):  # fmt: skip
         default = values[0]
         fits &= np.array([value in values for value in task.column(key, default)])
-    return fits & (task.options.curve_times is None)
+    return fits
 
 
 def table_keys(task: ChunkTask) -> list[TableKey]:
@@ -84,7 +84,7 @@ def solve_lanes(task: ChunkTask, table: MakeTable = build) -> tuple[ChunkResult,
             lanes, which = _lanes(task, chosen, keys, tables)
             found, again, counts = _integrate(lanes, [tables[key] for key in which], task)
             for name, values in found.items():
-                columns[name] = np.full(task.size, np.nan)
+                columns[name] = np.full((task.size, *values.shape[1:]), np.nan)
                 columns[name][chosen] = values
             columns["status"][chosen] = found["status"]
             left[chosen] = again
@@ -139,8 +139,9 @@ def _integrate(
             columns[name][outside] = values
         counts = {name: counts[name] + extra[name] for name in counts}
     left = ~np.isin(ended, [FOUND, AT_END])
-    if "T_I" in names or np.isfinite(lanes.t1).any():  # else nobody asks when the 4-gram part would end
-        fourgram, ended = solve_fourgram(lanes, "T_I" in names, dtype)
+    times = task.options.curve_times
+    if "T_I" in names or times is not None or np.isfinite(lanes.t1).any():  # else nobody asks when it would end
+        fourgram, ended = solve_fourgram(lanes, "T_I" in names, dtype, times)
         columns |= fourgram
         left |= ~np.isin(ended, [FOUND, AT_END])
     reached = np.all([np.isfinite(columns[name]) for name in names], axis=0)
@@ -149,7 +150,7 @@ def _integrate(
 
 
 def _induction(lanes: Lanes, tables: list[TablePolynomials], task: ChunkTask, dtype: Any) -> Any:
-    columns, ended, counts = solve_induction(lanes, tables, task.options.milestones, dtype)
+    columns, ended, counts = solve_induction(lanes, tables, task.options.milestones, dtype, task.options.curve_times)
     return columns, ended.copy(), counts
 
 

@@ -19,22 +19,17 @@ SIZES_CPU, SIZES_ELSEWHERE = (64, 512), (1024, 65536)
 
 
 class Batch(NamedTuple):
-    """Lanes about to be integrated: until all `levels` are crossed or time `end`; `most` bounds the steps tried.
+    """Lanes about to be integrated, from states `y` with steps of length `first`; arrays are numpy's until it runs."""
 
-    The last level is no milestone: -inf keeps a lane going to `end`, inf lets it stop.
-    """
-
-    system: Any  # a PlanarSystem; arrays are numpy's until the batch is run
+    system: Any  # a PlanarSystem
     y: Any  # [lanes], complex
-    levels: Any  # [levels, lanes]
-    first: Any  # [lanes], as all that follow
-    rtol: Any
-    end: Any
-    most: Any  # []
+    first: Any  # [lanes]
+    policy: _loop.Policy
 
 
 class Ended(NamedTuple):
-    """Lanes at their end: state, time, step counts, how they ended (`_loop.FOUND`, ...) and the milestones' times."""
+    """Lanes at their end: state, time, step counts, how they ended (`_loop.FOUND`, ...), when levels were crossed, and
+    the value along the way."""
 
     a: Any
     b: Any
@@ -43,6 +38,7 @@ class Ended(NamedTuple):
     rejected: Any
     ended: Any
     times: Any  # [levels, lanes]
+    curve: Any  # [points, lanes]
 
     def select(self, lanes: Any) -> Ended:
         """These lanes only."""
@@ -50,14 +46,11 @@ class Ended(NamedTuple):
 
 
 def _run(batch: Batch) -> Ended:
-    system, levels = batch.system, batch.levels
-    state = _loop.start(system, batch.y, levels, batch.first, batch.rtol)
-    state = _loop.advance(system, state, levels, batch.rtol, batch.end, batch.most)
-    # the last level only says when a lane may stop
-    passed = _loop.Crossings(state.crossings.rows[:-1], state.crossings.seen[:-1])
-    times = landing_times(system, passed, levels[:-1])
-    y = state.y
-    return Ended(y.real, y.imag, state.clock.real, state.accepted, state.rejected, state.ended, times)
+    system, policy = batch.system, batch.policy
+    state = _loop.advance(system, _loop.start(system, batch.y, batch.first, policy), policy)
+    times = landing_times(system, state.crossings, policy.levels)
+    y, t = state.y, state.clock.real
+    return Ended(y.real, y.imag, t, state.accepted, state.rejected, state.ended, times, state.curve)
 
 
 @functools.cache
@@ -74,7 +67,7 @@ def _program(devices: int) -> Callable[[Batch], Ended]:
             _run,
             mesh=mesh,
             in_specs=(jax.tree.map(lambda x: _place(x, lanes), batch),),
-            out_specs=Ended(*[spread] * 6, times=PartitionSpec(None, "lanes")),  # pyright: ignore[reportCallIssue]
+            out_specs=Ended(*[spread] * 6, *[PartitionSpec(None, "lanes")] * 2),  # pyright: ignore[reportCallIssue]
             check_vma=False,
         )
         return split(batch)

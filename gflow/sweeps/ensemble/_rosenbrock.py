@@ -21,11 +21,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Complex, Float
 
-from gflow.flows._rodas import GAMMA, TABLEAU
+from gflow.flows._rodas import DENSE, GAMMA, TABLEAU
 
 ORDER = 5
 STAGES = 8
 _A, _C, _B = (rows.tolist() for rows in TABLEAU)
+_DENSE = DENSE.tolist()
 # the error, relative to the tolerance, as 2^((code - MIDDLE)/PER_OCTAVE)
 BITS, PER_OCTAVE, MIDDLE = 8, 8, 160
 LARGEST = 2.0 ** ((2**BITS - 1 - MIDDLE) / PER_OCTAVE)
@@ -75,6 +76,27 @@ class PlanarSystem(eqx.Module):
 
 def step(system: PlanarSystem, a: Reals, b: Reals, h: Reals) -> tuple[Pair, Pair]:
     """The state after a step of length h, and an estimate of its error."""
+    us = _stages(system, a, b, h)
+    return _weighted((a, b), _B, us), us[-1]
+
+
+def dense(system: PlanarSystem, y: Plane, h: Reals) -> Complex[Array, "4 lanes"]:
+    """What `between` needs of a step: its end, and three rows of its interpolant."""
+    a, b = y.real, y.imag
+    us = _stages(system, a, b, h)
+    zero = (jnp.zeros_like(a), jnp.zeros_like(b))
+    rows = [_weighted((a, b), _B, us), *(_weighted(zero, weights, us) for weights in _DENSE)]
+    return jnp.stack([jax.lax.complex(*row) for row in rows])
+
+
+def between(y: Plane, rows: Complex[Array, "4 lanes"], theta: Reals) -> Plane:
+    """The solution at the fraction theta of a step from y, to order 4 (`flows._rodas.RodasInterpolation`)."""
+    part = theta.astype(y.dtype)
+    inner = rows[1] + part * (rows[2] + part * rows[3])
+    return (1.0 - part) * y + part * (rows[0] + (1.0 - part) * inner)
+
+
+def _stages(system: PlanarSystem, a: Reals, b: Reals, h: Reals) -> list[Pair]:
     f, (j11, j12, j21, j22) = system.linear(a, b)
     per_h = 1.0 / h * system.one
     diagonal = per_h / GAMMA
@@ -89,7 +111,7 @@ def step(system: PlanarSystem, a: Reals, b: Reals, h: Reals) -> tuple[Pair, Pair
                 f = system.rates(*_weighted((a, b), _A[i], us))
                 f = _weighted(f, _C[i], us, per_h)
             us.append((i11 * f[0] + i12 * f[1], i21 * f[0] + i22 * f[1]))
-        return _weighted((a, b), _B, us), us[-1]
+        return us
 
     weights, couplings = jnp.asarray(_A, h.dtype), jnp.asarray(_C, h.dtype)
 
@@ -102,8 +124,7 @@ def step(system: PlanarSystem, a: Reals, b: Reals, h: Reals) -> tuple[Pair, Pair
     first = jax.lax.complex(i11 * f[0] + i12 * f[1], i21 * f[0] + i22 * f[1])
     u = jnp.zeros((STAGES, *first.shape), first.dtype).at[0].set(first)
     u = jax.lax.fori_loop(1, STAGES, stage, u)
-    rows = [(u[k].real, u[k].imag) for k in range(STAGES)]
-    return _weighted((a, b), _B, rows), rows[-1]
+    return [(u[k].real, u[k].imag) for k in range(STAGES)]
 
 
 def _weighted(y: Pair, weights: list[float] | Array, us: Sequence[Pair], factor: Reals | None = None) -> Pair:

@@ -9,7 +9,7 @@ import numpy as np
 
 from gflow.sweeps.ensemble._batches import Batch, Ended, run_lanes, sizes
 from gflow.sweeps.ensemble.induction import InductionLanes
-from gflow.sweeps.ensemble.lanes import HORIZON, KINDS, Columns, Lanes, batch, blank, put, stop_level
+from gflow.sweeps.ensemble.lanes import HORIZON, KINDS, Columns, Course, Lanes, blank, put, stretch
 from gflow.sweeps.ensemble.polynomials import TablePolynomials
 
 LEVELS = ("T_o", "T_II", "T_III", "T_II_of_initial", "T_III_of_initial")
@@ -41,8 +41,6 @@ class _Numbers:
         self.initial = value(self.kcc, self.nu0, at_start)
         way = np.where(merged, c, np.log(np.maximum(c / np.maximum(np.abs(self.w0), 1e-300), 2.0)))
         self.expected = way / np.maximum(self.rate, 1e-12) + 10.0
-        finite = np.isfinite(lanes.t1)
-        self.end = np.where(finite, np.where(finite, lanes.t1, 0.0) / self.n, HORIZON * self.expected)
 
     def level(self, name: str) -> np.ndarray:
         """Of a milestone, in units of A_i^2/n."""
@@ -70,13 +68,19 @@ def evaluate(tables: Sequence[TablePolynomials], which: np.ndarray, w: np.ndarra
 
 
 def solve_induction(
-    lanes: Lanes, tables: Sequence[TablePolynomials], milestones: Sequence[str], dtype: Any = np.float64
+    lanes: Lanes,
+    tables: Sequence[TablePolynomials],
+    milestones: Sequence[str],
+    dtype: Any = np.float64,
+    curve_times: np.ndarray | None = None,
 ) -> tuple[Columns, np.ndarray, dict[str, int]]:
     """The induction block: columns (times in units of the flow), how each lane ended, and counts of steps."""
     my = _Numbers(lanes, tables)
     names = [name for name in LEVELS if name in milestones]
-    watched = np.stack([*(my.level(name) for name in names), stop_level(lanes.t1)])
-    ended, counts = blank(len(lanes), len(names)), {"needed": 0, "taken": 0}
+    levels = np.array([my.level(name) for name in names]).reshape(len(names), len(lanes))
+    least, end, curve = stretch(lanes.t1, curve_times, my.n, HORIZON * my.expected)
+    course = Course(my.nu0, np.zeros(len(lanes)), levels, least, end, lanes.rtol, curve)
+    ended, counts = blank(len(lanes), len(names), len(curve)), {"needed": 0, "taken": 0}
     for order, shared in _groups(lanes, my, tables):
         degree = max(tables[number].degree for number in np.unique(lanes.table[order]))
         merged = bool(my.merged[order[0]])
@@ -90,7 +94,7 @@ def solve_induction(
             of_lanes = {name: values[chosen] for name, values in of_lanes.items()}
             rows = _derivatives(mine, degree)
             system = InductionLanes(coefficients=rows, **of_tables, **of_lanes, one=np.ones(()), merged=merged)
-            return batch(system, my.nu0, np.zeros(len(lanes)), watched, my.end, lanes.rtol, chosen, dtype)
+            return course.batch(system, chosen, dtype)
 
         part, more = run_lanes(make, order)
         put(ended, order, part)
@@ -121,6 +125,7 @@ def _columns(
         "loss_induction_initial": unit * my.initial,
         "loss_induction_final": unit * final,
         "t_end": my.n * ended.time,
+        **({"curve_induction": (unit * ended.curve).T} if len(ended.curve) else {}),
         "steps": ended.accepted,
         "rejected": ended.rejected,
         "table_error": np.array([table.table_error + table.fit_error for table in tables])[lanes.table],

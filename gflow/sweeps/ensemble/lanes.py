@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from gflow.sweeps.ensemble._batches import Batch, Ended
+from gflow.sweeps.ensemble._loop import Policy
 
 KINDS = ("untied", "tied", "merged")
 MOST_STEPS = 20_000
@@ -17,6 +18,7 @@ HORIZON = 50.0
 FIRST_STEP = 0.02  # of either block's own time unit
 
 Columns = dict[str, np.ndarray]
+Stretch = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,34 +55,58 @@ class Lanes:
         return dataclasses.replace(self, table=table)
 
 
-def batch(
-    system: Any, a: np.ndarray, b: np.ndarray, levels: np.ndarray, end: np.ndarray, rtol: np.ndarray,
-    chosen: np.ndarray, dtype: Any,
-) -> Batch:  # fmt: skip
-    """The lanes `chosen` as a batch; states a + ib."""
-    real = np.dtype(dtype)
-    plane = np.result_type(real, np.complex64)
-    cast = jax.tree.map(lambda x: np.asarray(x, real), system)
-    return Batch(
-        cast,
-        (a[chosen] + 1j * b[chosen]).astype(plane),
-        levels[:, chosen].astype(real),
-        np.minimum(FIRST_STEP, end[chosen]).astype(real),
-        rtol[chosen].astype(real),
-        end[chosen].astype(real),
-        np.asarray(MOST_STEPS, np.int32),
-    )  # pyright: ignore[reportArgumentType]
+@dataclasses.dataclass(frozen=True)
+class Course:
+    """Where the lanes of a block start, what they watch and when they end, in the block's own time; one entry each.
+
+    `levels` [levels, lanes], `curve` [points, lanes]; other words as in `_loop.Policy`.
+    """
+
+    a: np.ndarray
+    b: np.ndarray
+    levels: np.ndarray
+    least: np.ndarray
+    end: np.ndarray
+    rtol: np.ndarray
+    curve: np.ndarray
+
+    def batch(self, system: Any, chosen: np.ndarray, dtype: Any) -> Batch:
+        """The lanes `chosen`, with their system, in the precision asked for."""
+        real = np.dtype(dtype)
+
+        def of(x: np.ndarray) -> np.ndarray:
+            return x[..., chosen].astype(real)
+
+        y = (self.a[chosen] + 1j * self.b[chosen]).astype(np.result_type(real, np.complex64))
+        policy = Policy(
+            levels=of(self.levels),
+            rows=np.asarray(len(self.levels), np.int32),
+            least=of(self.least),
+            end=of(self.end),
+            rtol=of(self.rtol),
+            curve=of(self.curve),
+            most=np.asarray(MOST_STEPS, np.int32),
+        )
+        cast = jax.tree.map(lambda x: np.asarray(x, real), system)
+        return Batch(cast, y, np.minimum(FIRST_STEP, of(self.end)).astype(real), policy)
 
 
-def stop_level(t1: np.ndarray) -> np.ndarray:
-    """The last level of a batch: -inf where a lane goes on to t1."""
-    return np.where(np.isfinite(t1), -np.inf, np.inf)
+def stretch(t1: np.ndarray, curve_times: np.ndarray | None, unit: np.ndarray | float, horizon: np.ndarray) -> Stretch:
+    """(least, end, curve) of a block whose time is t/unit: to t1 where that is finite, else past the curve's last time,
+    and to `horizon` at most."""
+    times = np.zeros(0) if curve_times is None else np.asarray(curve_times)
+    finite = np.isfinite(t1)
+    last = (times[-1] if len(times) else 0.0) / unit + np.zeros_like(t1)
+    end = np.where(finite, np.where(finite, t1, 0.0) / unit, np.maximum(horizon, last))
+    curve = times[:, None] / (unit + np.zeros_like(t1))[None, :]
+    return np.where(finite, np.inf, last), end, curve
 
 
-def blank(lanes: int, levels: int) -> Ended:
+def blank(lanes: int, levels: int, points: int) -> Ended:
     a, b, time = np.zeros((3, lanes))
     accepted, rejected, ended = np.zeros((3, lanes), dtype=np.int32)
-    return Ended(a, b, time, accepted, rejected, ended, np.full((levels, lanes), np.nan))
+    rows = np.full((levels + points, lanes), np.nan)
+    return Ended(a, b, time, accepted, rejected, ended, rows[:levels], rows[levels:])
 
 
 def put(whole: Ended, lanes: np.ndarray, part: Ended) -> None:

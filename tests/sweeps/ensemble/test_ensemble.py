@@ -17,12 +17,12 @@ from gflow.sweeps.columns import columns_of
 from gflow.sweeps.tasks import ChunkTask, Options
 
 MILESTONES = ("T_I", "T_o", "T_II", "T_III", "T_II_of_initial", "T_III_of_initial")
-COLUMNS = tuple(c.name for c in columns_of(("untied", "tied", "merged"), ("second-layer",), MILESTONES))
+COLUMNS = tuple(c.name for c in columns_of(("untied", "tied", "merged"), ("second-layer",), MILESTONES, curves=True))
 
 
-def run(lanes, fixed=None, milestones=MILESTONES, precision="float64"):
+def run(lanes, fixed=None, milestones=MILESTONES, precision="float64", curve_times=None):
     lanes = {key: v if isinstance(v, list) else np.asarray(v, dtype=float) for key, v in lanes.items()}
-    task = ChunkTask(0, lanes, fixed or {}, Options(milestones, precision), COLUMNS)
+    task = ChunkTask(0, lanes, fixed or {}, Options(milestones, precision, curve_times), COLUMNS)
     result, left = fast.solve_lanes(task)
     return result, left
 
@@ -152,6 +152,23 @@ def test_a_given_end_is_met_exactly():
                 result.columns[f"{name}_final"][number], getattr(end.final, name), rtol=1e-5, err_msg=name
             )
     assert np.isnan(result.columns["T_III"][0])
+
+
+def test_curves():
+    lanes = {key: v[:6] for key, v in random_lanes(16).items()}
+    times = np.geomspace(1e-2, 1e5, 60)
+    result, left = run(lanes, curve_times=times)
+    assert not left.any()
+    np.testing.assert_allclose(result.columns["T_III"], run(lanes)[0].columns["T_III"], rtol=1e-9)
+    for number in range(6):
+        exact = by_solve(lanes, number)
+        inside = times <= exact.t1_reached
+        losses = exact.losses_at(times[inside])
+        for part in ("fourgram", "induction"):
+            curve = result.columns[f"curve_{part}"][number]
+            assert np.all(np.isfinite(curve))
+            start = result.columns[f"loss_{part}_initial"][number]
+            np.testing.assert_allclose(curve[inside], losses[part], rtol=2e-4, atol=2e-6 * start)
 
 
 def test_levels_that_are_passed_at_the_start():
