@@ -61,6 +61,13 @@ def summary(found: Any) -> str:
         lines += [f"  {count} x {reason}" for reason, count in told[:_REASONS]]
         if len(told) > _REASONS:
             lines.append(f"  {sum(n for _, n in told[_REASONS:])} for {len(told) - _REASONS} other reasons")
+    if found.check is not None:
+        told = found.check
+        unlike = f", {told['unlike']} milestones found by only one of both" if told["unlike"] else ""
+        lines += [
+            "",
+            f"{told['lanes']} lanes again by gflow.solve: milestones within {told['largest_difference']:.1e}{unlike}",
+        ]
     if found.computed:
         seconds = found.seconds
         rate = f", {found.lanes_per_second:.3g} lanes/s" if found.lanes_per_second else ""

@@ -181,6 +181,7 @@ def _document(found: Any, table: str | None, problems: dict[str, str]) -> dict[s
         "store": str(found.path),
         "table": None if table in problems else table,
         "ranges": found.ranges,
+        "check": found.check,
         "failures": found.failures,
         "reasons": found.reasons,
         "problems": [*found.problems, *problems.values()],

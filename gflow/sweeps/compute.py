@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gflow.sweeps.columns import FAILED
 from gflow.sweeps.tasks import ChunkResult, ChunkTask
 
 _WORKER = uuid.uuid4().hex[:12]  # this process, among the workers
@@ -28,7 +29,27 @@ def compute_chunk(task: ChunkTask) -> ChunkResult:
         parts.append((chosen, found))
     if len(slow):
         parts.append((slow, reference.solve_lanes(_part(task, slow))))
-    return dataclasses.replace(_joined(task, parts), provenance=provenance() | {"worker": _WORKER})
+    found = _joined(task, parts)
+    statistics = found.statistics | _checked(task, found, quick)
+    return dataclasses.replace(found, statistics=statistics, provenance=provenance() | {"worker": _WORKER})
+
+
+def _checked(task: ChunkTask, found: ChunkResult, quick: np.ndarray) -> dict[str, Any]:
+    """Some of the ensemble's lanes again, through `gflow.solve`: how far apart are the milestones, relatively?"""
+    from gflow.sweeps import reference
+
+    finished = np.flatnonzero(quick & (found.columns["status"] != FAILED))
+    if not task.options.check or not len(finished):
+        return {}
+    chosen = np.unique(finished[np.linspace(0, len(finished) - 1, task.options.check).astype(int)])
+    again = reference.solve_lanes(_part(task, chosen))
+    worst, unlike = 0.0, 0
+    for name in set(task.options.milestones) & set(again.columns):
+        ours, exact = found.columns[name][chosen], again.columns[name]
+        unlike += int(np.sum(np.isnan(ours) != np.isnan(exact)))
+        both = np.isfinite(ours) & np.isfinite(exact) & (exact != 0)
+        worst = max(worst, float(np.max(np.abs(ours[both] / exact[both] - 1.0), initial=0.0)))
+    return {"checked": len(chosen), "largest_difference": worst, "unlike": unlike}
 
 
 def _part(task: ChunkTask, lanes: np.ndarray) -> ChunkTask:

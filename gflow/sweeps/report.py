@@ -21,7 +21,9 @@ TOLD = 20  # failures that are told one by one
 class Report:
     """Lanes of a sweep by what became of them, the first failures by name, all of them by reason, ranges of times.
 
-    `computed`, `seconds`, `lanes_per_second`, `workers`: of this run alone; `problems`: chunks that no worker finished.
+    `check`: of the lanes computed again by `gflow.solve`, how many, the largest relative difference of a milestone, and
+    how many milestones only one of both found. `computed`, `seconds`, `lanes_per_second`, `workers`: of this run alone;
+    `problems`: chunks that no worker finished.
     """
 
     path: Path
@@ -33,6 +35,7 @@ class Report:
     reasons: dict[str, int]
     ranges: dict[str, dict[str, float]]
     problems: list[str]
+    check: dict[str, Any] | None = None
     computed: int = 0
     workers: int = 0
     seconds: dict[str, float] = dataclasses.field(default_factory=dict)
@@ -76,7 +79,19 @@ def report(
         dict(reasons.most_common()),
         ranges,
         problems,
+        _check(records),
     )
+
+
+def _check(records: Mapping[int, Record]) -> dict[str, Any] | None:
+    told = [record.statistics for record in records.values() if record.statistics.get("checked")]
+    if not told:
+        return None
+    return {
+        "lanes": sum(one["checked"] for one in told),
+        "largest_difference": max(one["largest_difference"] for one in told),
+        "unlike": sum(one["unlike"] for one in told),
+    }
 
 
 def _first_failures(records: Mapping[int, Record]) -> list[tuple[int, int, str]]:
