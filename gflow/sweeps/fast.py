@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gflow import tokens as laws
-from gflow.config._rules import FiniteTokens
+from gflow.config import FiniteTokens, IntegrateConfig
 from gflow.errors import GflowError
 from gflow.io.compilation import compile_seconds
 from gflow.losses.induction.build import make_table
@@ -34,16 +34,24 @@ def eligible(task: ChunkTask) -> np.ndarray:
         ("training", ("second-layer",)), ("evaluate", (None, "exact")), ("solver", ("auto",)), ("atol", (None,)),
         ("max_steps", (None,)),
     ):  # fmt: skip
-        default = values[0]
-        fits &= np.array([value in values for value in task.column(key, default)])
+        if key in task.lanes:
+            fits &= np.array([value in values for value in task.lanes[key]])
+        else:
+            fits &= task.fixed.get(key, values[0]) in values
     return fits
 
 
-def table_keys(task: ChunkTask) -> list[TableKey]:
-    """The table of each lane."""
-    L, w_star, d = (_numbers(task, key) for key in ("L", "w_star", "d"))
-    law = task.column("tokens", "gaussian")
-    return [(law[i], float(L[i]), float(w_star[i]), int(d[i])) for i in range(task.size)]
+def table_keys(task: ChunkTask) -> tuple[list[TableKey], np.ndarray]:
+    """The tables that the lanes need, and the number of each lane's."""
+    law = task.lanes.get("tokens", [task.fixed.get("tokens", "gaussian")])
+    laws_met = list(dict.fromkeys(law))
+    which = np.array([laws_met.index(one) for one in law], dtype=float) + np.zeros(task.size)
+    rows = np.stack([which, *(_numbers(task, key) for key in ("L", "w_star", "d"))])
+    if np.all(rows == rows[:, :1]):  # by far the most frequent
+        found, number = rows[:, :1], np.zeros(task.size, dtype=int)
+    else:
+        found, number = np.unique(rows, axis=1, return_inverse=True)
+    return [(laws_met[int(k)], float(L), float(w), int(d)) for k, L, w, d in found.T], number.reshape(-1)
 
 
 def law_of(tokens: Any) -> laws.TokenLaw:
@@ -62,17 +70,16 @@ def build(key: TableKey) -> OverlapTable:
 def solve_lanes(task: ChunkTask, table: MakeTable = build) -> tuple[ChunkResult, np.ndarray]:
     """The lanes of a task, all of them eligible, and which of them [lanes] are left to `gflow.solve`."""
     started = time.perf_counter()
-    keys = table_keys(task)
-    distinct = list(dict.fromkeys(keys))
+    keys, number = table_keys(task)
     tables: dict[TableKey, OverlapTable] = {}
     reasons: dict[TableKey, str] = {}
-    for key in distinct:
+    for key in keys:
         try:
             tables[key] = table(key)
         except GflowError as error:
             reasons[key] = " ".join(str(error).split())
-    failures = [(number, reasons[key]) for number, key in enumerate(keys) if key in reasons]
-    good = np.array([key in tables for key in keys])
+    good = np.array([key in tables for key in keys])[number]
+    failures = [(int(lane), reasons[keys[number[lane]]]) for lane in np.flatnonzero(~good)]
     chosen = np.flatnonzero(good)
     spent = {"tables": time.perf_counter() - started}
     columns: dict[str, np.ndarray] = {"status": np.full(task.size, float(FAILED))}
@@ -81,8 +88,9 @@ def solve_lanes(task: ChunkTask, table: MakeTable = build) -> tuple[ChunkResult,
     started = time.perf_counter()
     with compile_seconds() as compiled:
         if len(chosen):
-            lanes, which = _lanes(task, chosen, keys, tables)
-            found, again, counts = _integrate(lanes, [tables[key] for key in which], task)
+            lanes = _lanes(task, chosen, keys, number)
+            used = [tables.get(key) for key in keys]
+            found, again, counts = _integrate(lanes, used, task)
             for name, values in found.items():
                 columns[name] = np.full((task.size, *values.shape[1:]), np.nan)
                 columns[name][chosen] = values
@@ -96,44 +104,44 @@ def solve_lanes(task: ChunkTask, table: MakeTable = build) -> tuple[ChunkResult,
     return ChunkResult(task.index, columns, failures, spent, statistics), left
 
 
-def _lanes(
-    task: ChunkTask, chosen: np.ndarray, keys: list[TableKey], tables: dict[TableKey, OverlapTable]
-) -> tuple[Lanes, list[TableKey]]:
-    which = [key for key in tables if key in tables]
-    number = {key: k for k, key in enumerate(which)}
-    mine = [keys[i] for i in chosen]
-    table = np.array([number[key] for key in mine])
-    known = [law_of(law) for law, *_ in which]
-    moments = np.array([[float(law.mean) for law in known], [float(law.variance) for law in known]])
+def _lanes(task: ChunkTask, chosen: np.ndarray, keys: list[TableKey], number: np.ndarray) -> Lanes:
     sigma = _numbers(task, "sigma_init")[chosen]
-    kinds = np.array([KINDS.index(kind) for kind in task.column("parametrization", "untied")])[chosen]
+    kinds = task.lanes.get("parametrization")
+    if kinds is None:
+        kind = np.full(len(chosen), KINDS.index(task.fixed.get("parametrization", "untied")))
+    else:
+        kind = np.array([KINDS.index(name) for name in kinds])[chosen]
+    known = [law_of(law) for law, *_ in keys]
+    table = number[chosen]
     return Lanes(
         L=_numbers(task, "L")[chosen],
         alpha_star=_numbers(task, "alpha_star")[chosen],
-        d=np.array([float(key[3]) for key in mine]),
-        mean=moments[0][table],
-        variance=moments[1][table],
-        kind=kinds,
+        d=np.array([float(key[3]) for key in keys])[table],
+        mean=np.array([float(law.mean) for law in known])[table],
+        variance=np.array([float(law.variance) for law in known])[table],
+        kind=kind,
         sigma=sigma,
         wK=_numbers(task, "wK_init", sigma, chosen),
         wQ=_numbers(task, "wQ_init", sigma, chosen),
         table=table,
         t1=_numbers(task, "t1", np.full(len(chosen), np.inf), chosen),
         rtol=_numbers(task, "rtol", np.full(len(chosen), RTOL), chosen),
-    ), which
+    )
 
 
 def _integrate(
-    lanes: Lanes, tables: list[OverlapTable], task: ChunkTask
+    lanes: Lanes, tables: list[OverlapTable | None], task: ChunkTask
 ) -> tuple[dict[str, np.ndarray], np.ndarray, dict[str, int]]:
     dtype = np.dtype(task.options.precision)
     names = task.options.milestones
-    columns, ended, counts = _induction(lanes, [polynomials_of(table) for table in tables], task, dtype)
+    used, mine = np.unique(lanes.table, return_inverse=True)
+    lanes, known = lanes.with_table(mine), [tables[number] for number in used]
+    columns, ended, counts = _induction(lanes, [polynomials_of(table) for table in known if table], task, dtype)
     outside = ended == OUTSIDE
     if outside.any():  # again, on the whole range of their tables
         some = lanes.select(outside)
         used, some_table = np.unique(some.table, return_inverse=True)
-        wide = [polynomials_of(tables[number], wide=True) for number in used]
+        wide = [polynomials_of(known[number], wide=True) for number in used]
         more, ended[outside], extra = _induction(some.with_table(some_table), wide, task, dtype)
         for name, values in more.items():
             columns[name][outside] = values
@@ -158,13 +166,14 @@ def _numbers(
     task: ChunkTask, key: str, default: np.ndarray | None = None, chosen: np.ndarray | None = None
 ) -> np.ndarray:
     """A numeric key as one float per lane; `default` [chosen] where it is not given."""
-    from gflow.config import IntegrateConfig
-
-    values = task.column(key, None)
-    standard = getattr(IntegrateConfig, key)
-    whole = np.array([np.nan if value is None else value for value in values], dtype=float)
-    if standard is not None:
-        whole = np.where(np.isnan(whole), standard, whole)
-    if chosen is None or default is None:
+    given = task.lanes.get(key, task.fixed.get(key))
+    if given is None:
+        given = getattr(IntegrateConfig, key)
+    if isinstance(given, np.ndarray) and given.dtype == float:
+        whole = given
+    else:
+        several = given if isinstance(given, list | np.ndarray) else [given]
+        whole = np.array([np.nan if value is None else value for value in several], dtype=float) + np.zeros(task.size)
+    if chosen is None:
         return whole
-    return np.where(np.isnan(whole[chosen]), default, whole[chosen])
+    return whole[chosen] if default is None else np.where(np.isnan(whole[chosen]), default, whole[chosen])

@@ -199,7 +199,7 @@ def test_lanes_are_computed_again_where_asked(tmp_path: Path, capsys: pytest.Cap
     (tmp_path / "sweep.toml").write_text(
         "[axes]\nsigma_init = [1e-3, 1e-2]\nalpha_star = [0.5, 2]\n[options]\ncheck = 2\n"
     )
-    words = f"{tmp_path}/sweep.toml --out {tmp_path}/s.zarr --executor serial"
+    words = f"{tmp_path}/sweep.toml --out {tmp_path}/s.zarr"
     told = sweep(words, capsys)["check"]
     assert (told["lanes"], told["unlike"]) == (2, 0)
     assert 0 < told["largest_difference"] < 3e-6

@@ -42,12 +42,15 @@ class PlanarSystem(eqx.Module):
     """An autonomous system in the plane, many lanes at once, with a value to watch that falls along its solutions.
 
     `one` is the number 1 as data. XLA does not fuse a division or an exponential into several readers, and there breaks
-    a step into hundreds of loops; times one, such a result is a product, which it does fuse. `fusible`: the rates are
+    a step into hundreds of loops; times one, such a result is a product, which it does fuse. `fuses()`: the rates are
     simple enough for all stages of a step to become one loop (1.6 times as fast); else stages are a loop of their own.
     """
 
     one: eqx.AbstractVar[Any]
-    fusible: eqx.AbstractClassVar[bool]
+
+    @abc.abstractmethod
+    def fuses(self) -> bool:
+        """Whether XLA makes one loop of a whole step (known from measurements)."""
 
     @abc.abstractmethod
     def rates(self, a: Reals, b: Reals) -> Pair:
@@ -104,7 +107,7 @@ def _stages(system: PlanarSystem, a: Reals, b: Reals, h: Reals) -> list[Pair]:
     scale = 1.0 / (m11 * m22 - j12 * j21) * system.one
     # the inverse of [[m11, -j12], [-j21, m22]]
     i11, i12, i21, i22 = m22 * scale, j12 * scale, j21 * scale, m11 * scale
-    if system.fusible:
+    if system.fuses():
         us: list[Pair] = []
         for i in range(STAGES):
             if i:

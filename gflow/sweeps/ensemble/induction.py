@@ -12,7 +12,7 @@ On the plateau s is linear in tau, and no start, however small or however unequa
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -20,6 +20,7 @@ from jaxtyping import Array
 
 from gflow.sweeps.ensemble._rosenbrock import Held, Pair, PlanarSystem, Reals
 
+LARGEST_FUSIBLE = 33  # coefficients of a polynomial
 # relative accuracy is asked of nu down to this size: the first milestone of an early lane is passed near nu = .01
 SMALL_NU = 1e-3
 
@@ -40,7 +41,10 @@ class InductionLanes(PlanarSystem):
     gain: Held
     one: Held
     merged: bool = eqx.field(static=True)
-    fusible: ClassVar[bool] = True
+
+    def fuses(self) -> bool:
+        """Beyond some size XLA splits the one loop of a step, and recomputes (measured: 17 times slower at 48)."""
+        return self.coefficients.shape[2] <= LARGEST_FUSIBLE
 
     def scale(self, s: Reals) -> Pair:
         """The logit scale w and dw/ds."""

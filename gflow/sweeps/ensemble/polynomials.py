@@ -19,7 +19,7 @@ from gflow.losses.induction.build import evaluate_cells
 from gflow.losses.induction.table import OverlapTable
 
 Vector = np.ndarray
-DEGREES = (20, 32, 48)
+DEGREES = (16, 24, 32, 48)
 GOOD = 1e-9  # relative error of a value, and a fiftieth of that of a slope
 NODES = 128
 # of c: where the logit scale may be. Nearly all lanes stay in the first range, which needs fewer coefficients; those

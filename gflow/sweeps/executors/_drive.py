@@ -9,6 +9,10 @@ from typing import Any
 from gflow.sweeps.executors._protocol import PULSE, Finished
 
 
+class Again(Exception):
+    """What `outcome` raises to have its task submitted once more."""
+
+
 def drive(
     submit: Callable[[Any], Any],
     tasks: Iterable[Any],
@@ -41,7 +45,13 @@ def drive(
             except queue.Empty:
                 yield Finished()
                 continue
-            yield from outcome(under_way.pop(future), future)
+            task = under_way.pop(future)
+            try:
+                yield from outcome(task, future)
+            except Again:
+                future = submit(task)
+                under_way[future] = task
+                future.add_done_callback(done.put)
     finally:
         for future in under_way:
             future.cancel()
