@@ -91,3 +91,27 @@ def test_case_16_ctrl_c_stops_the_workers_too(tmp_path: Path) -> None:
     assert alive == []
     assert process.returncode == 130, err
     assert "go on with: gflow sweep sweep.toml --out s.zarr --resume --workers 2" in err
+
+
+def test_a_dask_worker_killed_in_the_middle_changes_nothing(tmp_path: Path) -> None:
+    with begin(tmp_path, "--out", "local.zarr", "--json") as process:
+        _, err = process.communicate(timeout=240)
+    assert process.returncode == 0, err
+    with begin(tmp_path, "--out", "dask.zarr", "--executor", "dask", "--json") as process:
+        wait_for(process, tmp_path / "dask.zarr", 2)
+        # not the resource tracker of multiprocessing
+        workers = [child for child in family(process) if "spawn_main" in " ".join(child.cmdline())]
+        assert len(workers) == 2
+        workers[0].kill()
+        left = done(tmp_path / "dask.zarr")
+        out, err = process.communicate(timeout=240)
+    assert left < 8
+    assert process.returncode == 0, err
+    told = json.loads(out)  # nothing of Dask's own on stdout
+    assert (told["lanes"], told["computed"], told["failed"], told["pending"]) == (32, 32, 0, 0)
+    assert "Traceback" not in err
+    _, alive = psutil.wait_procs(workers, timeout=10)
+    assert alive == []
+    with gflow.load(tmp_path / "local.zarr") as local, gflow.load(tmp_path / "dask.zarr") as dask:
+        for name, values in local.variables.items():
+            np.testing.assert_array_equal(values.values, dask[name].values, err_msg=str(name))

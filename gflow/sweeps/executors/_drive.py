@@ -10,7 +10,7 @@ from gflow.sweeps.executors._protocol import PULSE, Finished
 
 
 class Again(Exception):
-    """What `outcome` raises to have its task submitted once more."""
+    """What `outcome` raises to have its task submitted once more, with nothing else under way that could be to blame."""
 
 
 def drive(
@@ -26,18 +26,25 @@ def drive(
     waiting = iter(tasks)
     done: queue.SimpleQueue[Any] = queue.SimpleQueue()
     under_way: dict[Any, Any] = {}
+    suspects: list[Any] = []
     more = True
+
+    def begin(task: Any) -> None:
+        future = submit(task)
+        under_way[future] = task
+        future.add_done_callback(done.put)
+
     try:
-        while more or under_way:
-            while more and len(under_way) < max(1, room()):
+        while more or suspects or under_way:
+            while more and not suspects and len(under_way) < max(1, room()):
                 try:
                     task = next(waiting)
                 except StopIteration:
                     more = False
                     break
-                future = submit(task)
-                under_way[future] = task
-                future.add_done_callback(done.put)
+                begin(task)
+            if suspects and not under_way:
+                begin(suspects.pop())
             if not under_way:
                 break
             try:
@@ -49,9 +56,7 @@ def drive(
             try:
                 yield from outcome(task, future)
             except Again:
-                future = submit(task)
-                under_way[future] = task
-                future.add_done_callback(done.put)
+                suspects.append(task)
     finally:
         for future in under_way:
             future.cancel()

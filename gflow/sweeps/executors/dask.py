@@ -116,7 +116,7 @@ class Dask:
             try:
                 yield Finished(task, future.result(timeout=PULSE))
             except KilledWorker:
-                # Dask blames every task that a dead worker had, begun or not: one more round for the innocent
+                # Dask blames every task that a dead worker had, begun or not: once more, alone
                 if id(task) not in blamed:
                     blamed.add(id(task))
                     raise Again from None
