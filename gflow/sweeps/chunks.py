@@ -9,8 +9,9 @@ from collections.abc import Sequence
 FAST = 4096  # lanes of a chunk where a lane costs microseconds
 SLOW = 16  # where it costs seconds
 MOST_CHUNKS = 4000  # about: each is a file per column
-# of keys that decide the overlap tables: a chunk has as few values of these as it can, first those of the first
-TABLE_KEYS = ("tokens", "d", "L", "w_star")
+# of keys that decide the overlap tables: a chunk has as few values of these as it can, first those of the first.
+# L comes last, as tables that differ in L alone share their work
+TABLE_KEYS = ("tokens", "d", "w_star", "L")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from gflow import tokens as laws
 from gflow.config import FiniteTokens, IntegrateConfig
-from gflow.errors import GflowError
+from gflow.errors import TableError
 from gflow.io.compilation import compile_seconds
-from gflow.losses.induction.build import make_table
+from gflow.losses.induction.build_many import make_tables
 from gflow.losses.induction.table import OverlapTable
 from gflow.sweeps.columns import DONE, FAILED, NOT_REACHED
 from gflow.sweeps.ensemble._loop import AT_END, FOUND, OUTSIDE
@@ -24,7 +23,6 @@ from gflow.sweeps.tasks import ChunkResult, ChunkTask
 
 RTOL = 3e-6  # of the ensemble, if none is given: largest error of a milestone measured, 4e-7
 TableKey = tuple[Any, float, float, int]  # token law, L, w_star, d
-MakeTable = Callable[[TableKey], OverlapTable]
 
 
 def eligible(task: ChunkTask) -> np.ndarray:
@@ -61,23 +59,26 @@ def law_of(tokens: Any) -> laws.TokenLaw:
     )
 
 
-def build(key: TableKey) -> OverlapTable:
-    """The table of a key, from the disk cache if it is there."""
-    law, L, w_star, d = key
-    return make_table(law_of(law), L, w_star, d)
+def build(keys: list[TableKey]) -> list[OverlapTable | TableError]:
+    """Their tables, from the disk cache where they are there; those that differ in L only share their work."""
+    found: dict[TableKey, OverlapTable | TableError] = {}
+    for law, w_star, d in dict.fromkeys((law, w_star, d) for law, _, w_star, d in keys):
+        mine = [key for key in keys if (key[0], key[2], key[3]) == (law, w_star, d)]
+        try:
+            tables = make_tables(law_of(law), [L for _, L, *_ in mine], w_star, d)
+        except TableError as error:
+            tables = [error] * len(mine)
+        found |= dict(zip(mine, tables, strict=True))
+    return [found[key] for key in keys]
 
 
-def solve_lanes(task: ChunkTask, table: MakeTable = build) -> tuple[ChunkResult, np.ndarray]:
+def solve_lanes(task: ChunkTask) -> tuple[ChunkResult, np.ndarray]:
     """The lanes of a task, all of them eligible, and which of them [lanes] are left to `gflow.solve`."""
     started = time.perf_counter()
     keys, number = table_keys(task)
-    tables: dict[TableKey, OverlapTable] = {}
-    reasons: dict[TableKey, str] = {}
-    for key in keys:
-        try:
-            tables[key] = table(key)
-        except GflowError as error:
-            reasons[key] = " ".join(str(error).split())
+    made = build(keys)
+    tables = {key: table for key, table in zip(keys, made, strict=True) if isinstance(table, OverlapTable)}
+    reasons = {key: " ".join(str(table).split()) for key, table in zip(keys, made, strict=True)}
     good = np.array([key in tables for key in keys])[number]
     failures = [(int(lane), reasons[keys[number[lane]]]) for lane in np.flatnonzero(~good)]
     chosen = np.flatnonzero(good)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -11,17 +12,25 @@ from numpy.polynomial import chebyshev
 
 from gflow.errors import TableError
 from gflow.io.cache import load_or_build
-from gflow.losses.induction.expectation import Setting, StudentOverlap, query_groups, target_overlaps
+from gflow.losses.induction.expectation import (
+    Setting,
+    StudentOverlap,
+    TargetOverlaps,
+    query_groups,
+    target_overlaps,
+)
 from gflow.losses.induction.quadrature import Vector
 from gflow.losses.induction.table import OverlapTable
 from gflow.tokens import TokenLaw
 
 CELLS, ORDER = 256, 8
+NAMES = {field.name for field in dataclasses.fields(OverlapTable)}
 FORMAT = 4  # of the cached arrays and of what they mean; raise it whenever either changes
 # relative error above which a table is refused: milestones could not be trusted to 1e-5
 LARGEST_ERROR = 1e-5
 MORE_NODES = (72, 88, 104, 128)  # Chebyshev nodes to try, should the usual number leave more than GOOD_TAIL
 GOOD_TAIL = 1e-7
+FINER = 1.25  # quadratures that the error is measured by
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +74,7 @@ def _cells(values: Vector) -> Vector:
     return np.einsum("kv,jmv->mjk", np.linalg.inv(vandermonde), values.reshape(2, CELLS, ORDER))
 
 
-def _enough_nodes(s: Setting) -> int:
+def enough_nodes(s: Setting) -> int:
     """Chebyshev nodes for K1: typical logits grow like steepest * sqrt(d), and its transitions sharpen with n."""
     reach = s.steepest * math.sqrt(s.d)
     return 72 if reach > 4.0 else 60 if reach > 1.5 else 50 if s.n > 3e3 or (s.n < 16 and reach > 0.8) else 40
@@ -77,13 +86,33 @@ def build_arrays(
     """The numbers of an `OverlapTable` (see `build_table`)."""
     c = w_star**2
     setting = Setting(law, L - 2.0, c, d, max(abs(lo), hi, c), resolution.refine)
-    count = resolution.nodes or _enough_nodes(setting)
+    count = resolution.nodes or enough_nodes(setting)
     query_groups(setting, count)  # refuses what would take minutes
     student = StudentOverlap(setting)
     if not resolution.nodes:
-        count = _until_resolved(student, L, w_star, lo, hi, count)
-    nodes = nodes_on(lo, hi, count)
-    target = target_overlaps(setting, nodes)
+        count = until_resolved(student, L, w_star, lo, hi, count)
+    nodes, check = nodes_on(lo, hi, count), checked_at(lo, hi, c)
+    fine = dataclasses.replace(setting, refine=FINER * resolution.refine)
+    (target,), (exact,) = target_overlaps(setting, nodes), target_overlaps(fine, check)
+    return assemble(setting, w_star, lo, hi, student, target, exact)
+
+
+def checked_at(lo: float, hi: float, c: float) -> Vector:
+    """Where K1 is computed again by finer quadratures, between the nodes."""
+    return np.unique(np.clip([0.9 * lo, 0.0, 0.35 * c, 0.7 * c, c, hi], lo, hi))
+
+
+def assemble(
+    setting: Setting,
+    w_star: float,
+    lo: float,
+    hi: float,
+    student: StudentOverlap,
+    target: TargetOverlaps,
+    exact: TargetOverlaps,
+) -> dict[str, Vector]:
+    """The numbers of a table from K1 at its Chebyshev nodes (`target`), K2, and K1 from finer quadratures (`exact`)."""
+    c, L, d, nodes = setting.c, setting.n + 2.0, setting.d, target.w
     edges = np.linspace(lo, hi, CELLS + 1)
     w = (0.5 * (edges[:-1] + edges[1:])[:, None] + 0.5 * (hi - lo) / CELLS * nodes_on(-1.0, 1.0, ORDER)).ravel()
     K2, K2_L = student(w)
@@ -101,12 +130,10 @@ def build_arrays(
     zero = np.zeros_like(K2)
 
     # measured error: the cells' own polynomials against refined quadrature at points between the nodes
-    check = np.unique(np.clip([0.9 * lo, 0.0, 0.35 * c, 0.7 * c, c, hi], lo, hi))
-    fine = dataclasses.replace(setting, refine=1.25 * resolution.refine)
-    table = evaluate_cells(cells, lo, hi, check)
-    gap1 = np.max(np.abs(table[0] / target_overlaps(fine, check).K1 - 1.0))
+    table = evaluate_cells(cells, lo, hi, exact.w)
+    gap1 = np.max(np.abs(table[0] / exact.K1 - 1.0))
     many = np.linspace(lo, hi, 101)  # cheap for K2
-    finer = dataclasses.replace(setting, refine=1.5 * resolution.refine)
+    finer = dataclasses.replace(setting, refine=1.5 * setting.refine)
     gap2 = np.max(np.abs(evaluate_cells(cells, lo, hi, many)[1] / StudentOverlap(finer)(many)[0] - 1.0))
     # |dK/K| = coth(y) |dy|; a safety factor of 3 on what is measured at a few points only
     tail = y1.tail * float(np.max(1.0 / np.tanh(np.abs(y1(w)))))
@@ -124,7 +151,7 @@ def build_arrays(
     }  # pyright: ignore[reportReturnType]
 
 
-def _until_resolved(student: StudentOverlap, L: float, w_star: float, lo: float, hi: float, count: int) -> int:
+def until_resolved(student: StudentOverlap, L: float, w_star: float, lo: float, hi: float, count: int) -> int:
     """Nodes for K1, at least `count`: K1 takes long, K2, with singularities at the same w, tells in a moment."""
     tail = math.inf
     for more in (count, *(m for m in MORE_NODES if m > count)):
@@ -192,14 +219,34 @@ def build_table(
     low, high = default_domain(w_star)
     lo, hi = low if lo is None else lo, high if hi is None else hi
     arrays = build_arrays(law, L, w_star, d, lo, hi, resolution or Resolution())
-    return _from_arrays(arrays)
+    return from_arrays(arrays)
 
 
-def _from_arrays(arrays: dict[str, Vector]) -> OverlapTable:
+def from_arrays(arrays: dict[str, Vector]) -> OverlapTable:
+    """The table of these numbers. Raises TableError if they are not accurate enough."""
     error = float(np.max(arrays["relative_error"]))
     if not error <= LARGEST_ERROR:
         raise _too_inaccurate(float(arrays["L"]), float(arrays["w_star"]), error)
     return OverlapTable(**{key: jnp.asarray(value) for key, value in arrays.items()})
+
+
+def description(
+    law: TokenLaw, L: float, w_star: float, d: int, lo: float, hi: float, resolution: Resolution
+) -> dict[str, Any]:
+    """What a table in the cache is known by."""
+    return {
+        "format": FORMAT,
+        "law": law.name,
+        "nodes": np.asarray(law.nodes, dtype=float),
+        "weights": np.asarray(law.weights, dtype=float),
+        "L": float(L),
+        "w_star": float(w_star),
+        "d": int(d),
+        "lo": float(lo),
+        "hi": float(hi),
+        "chebyshev": resolution.nodes,
+        "refine": float(resolution.refine),
+    }
 
 
 def make_table(
@@ -218,19 +265,6 @@ def make_table(
     low, high = default_domain(w_star)
     lo, hi = low if lo is None else lo, high if hi is None else hi
     resolution = resolution or Resolution()
-    description = {
-        "format": FORMAT,
-        "law": law.name,
-        "nodes": np.asarray(law.nodes, dtype=float),
-        "weights": np.asarray(law.weights, dtype=float),
-        "L": float(L),
-        "w_star": float(w_star),
-        "d": int(d),
-        "lo": float(lo),
-        "hi": float(hi),
-        "chebyshev": resolution.nodes,
-        "refine": float(resolution.refine),
-    }
-    names = {field.name for field in dataclasses.fields(OverlapTable)}
-    arrays = load_or_build("table", description, lambda: build_arrays(law, L, w_star, d, lo, hi, resolution), names)
-    return _from_arrays(arrays)
+    described = description(law, L, w_star, d, lo, hi, resolution)
+    arrays = load_or_build("table", described, lambda: build_arrays(law, L, w_star, d, lo, hi, resolution), NAMES)
+    return from_arrays(arrays)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -22,7 +23,10 @@ Group = tuple[Vector, tuple[Vector, Vector], int]
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """Quadratures for logit scales up to `steepest` in size: the token law, n = L-2, c = w*^2, dimension d."""
+    """Quadratures for logit scales up to `steepest` in size: the token law, n = L-2, c = w*^2, dimension d.
+
+    `span`: (least, largest) of all n that the quadratures of `target_overlaps` must do for, if not of n alone.
+    """
 
     law: TokenLaw
     n: float
@@ -30,6 +34,12 @@ class Setting:
     d: int
     steepest: float
     refine: float = 1.0
+    span: tuple[float, float] | None = None
+
+    @property
+    def reach(self) -> tuple[float, float]:
+        """The range of n."""
+        return self.span or (self.n, self.n)
 
     @property
     def continuous(self) -> bool:
@@ -38,12 +48,12 @@ class Setting:
 
     def queries(self, refine: float = 1.0) -> tuple[Vector, Vector]:
         """Nodes and weights of q."""
-        return query_quadrature(self.law, self.d, self.n, self.steepest, refine * self.refine)
+        return query_quadrature(self.law, self.d, self.reach[0], self.steepest, refine * self.refine)
 
     def rare(self, q_weights: Vector) -> Vector:
         """Probability of events that change nothing, per query: relative to its weight, and to overlaps like 1/n."""
         relative = np.maximum(q_weights / np.max(q_weights), 1e-17)
-        return np.clip(1e-13 / (relative * math.sqrt(self.n)), 1e-17, 1e-4)
+        return np.clip(1e-13 / (relative * math.sqrt(self.reach[1])), 1e-17, 1e-4)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,27 +77,30 @@ class TargetOverlaps:
         return (self.dilation - self.w * K1_slope) / c
 
 
-def target_overlaps(s: Setting, w: Vector) -> TargetOverlaps:
-    """K(w, c) at w [W] and its derivatives.
+def target_overlaps(s: Setting, w: Vector, ns: Sequence[float] = ()) -> list[TargetOverlaps]:
+    """K(w, c) at w [W] and its derivatives, for each of `ns` (by default, n alone); all share the matrix products.
 
     For Gaussian tokens the derivative in c is free: integrating by parts against the density of |q| ~ chi_d,
     `E_q[q dS/dq] = E_q[(q^2 - d) S]`. Other laws differentiate S under the integral.
     """
     gaussian = s.law.name == "gaussian"
+    ns = ns or (s.n,)
     q, q_weights = s.queries()
-    K1, K1_L, moved = np.zeros(w.size), np.zeros(w.size), np.zeros(w.size)
+    K1, K1_L, moved = np.zeros((3, len(ns), w.size))
     for chosen, keys, body in query_groups(s, w.size):
         some, weights = q[chosen], q_weights[chosen]
         size = (w.size, some.size)
         a = (w[:, None] * some).ravel()
         b = np.broadcast_to(s.c * some, size).ravel()
         tolerance = np.broadcast_to(s.rare(q_weights)[chosen], size).ravel()
-        rows = cross_batch(keys, s.n, s.d, a, b, tolerance, body, by_slope=not gaussian)
-        value, by_n, by_b = (r.reshape(size) for r in rows)
+        rows = cross_batch(keys, ns, s.d, a, b, tolerance, body, by_slope=not gaussian, span=s.reach)
+        value, by_n, by_b = (r.reshape(len(ns), *size) for r in rows)
         K1 += value @ weights
         K1_L += by_n @ weights
         moved += value @ (weights * (some * some - s.d)) if gaussian else by_b @ (weights * some)
-    return TargetOverlaps(w, K1, K1_L, *((moved, None) if gaussian else (None, moved)))
+    none = [None] * len(ns)
+    dilation, K1_c = (moved, none) if gaussian else (none, moved)
+    return [TargetOverlaps(w, *rows) for rows in zip(K1, K1_L, dilation, K1_c, strict=True)]
 
 
 def query_groups(s: Setting, count: int) -> list[Group]:
@@ -101,10 +114,10 @@ def query_groups(s: Setting, count: int) -> list[Group]:
     relative, rare = q_weights / np.max(q_weights), s.rare(q_weights)
 
     def rules(chosen: Vector) -> tuple[tuple[Vector, Vector], int]:
-        keys = key_quadrature(s.law, s.n, q[chosen], relative[chosen], s.steepest, s.refine)
+        keys = key_quadrature(s.law, s.reach[1], q[chosen], relative[chosen], s.steepest, s.refine)
         ends = np.concatenate([s.steepest * q[chosen], -s.steepest * q[chosen]])
         likely, weights = np.tile(rare[chosen], 2), np.tile(relative[chosen], 2)
-        return keys, laplace_body(ends, s.n, *keys, likely, weights, s.refine, s.continuous)
+        return keys, laplace_body(ends, s.reach, *keys, likely, weights, s.refine, s.continuous)
 
     def price(keys: tuple[Vector, Vector], body: int) -> int:
         return keys[0].size * (body + TAIL) ** 2

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import jax
@@ -22,6 +23,8 @@ from gflow.losses.induction.quadrature import Vector, laplace_rule
 _LARGEST_DEFICIT = 1.0 - 1.2e-16
 # pairs (a, b) per matrix product: the working set stays in the cache of one core, and far below 1 GB on any device
 CHUNK = 8
+# chunks per call: every call has the same shape whatever the number of rows, so that few programs are compiled
+CALL = 16
 
 
 class Moments(NamedTuple):
@@ -98,22 +101,32 @@ def _cross_moments(a: Array, b: Array, log_u: Array, log_v: Array, x: Array, p: 
 
 
 def _chunk_cross(
-    n: Array, d: Array, x: Array, p: Array, rows: tuple[Array, ...], by_slope: bool
+    ns: Array, d: Array, x: Array, p: Array, rows: tuple[Array, ...], by_slope: bool
 ) -> tuple[Array, Array, Array]:
     a, b, log_u, wu, log_v, wv = rows
     mean, second = jnp.sum(p * x), jnp.sum(p * x**2)
 
-    def value(n: Array, b: Array) -> Array:
-        moments = _cross_moments(a, b, log_u, log_v, x, p)
+    def moments_at(b: Array) -> Moments:
+        return _cross_moments(a, b, log_u, log_v, x, p)
+
+    # (u, v) nodes held fixed: the integral does not depend on them, so neither does its derivative
+    if by_slope:
+        moments, turned = jax.jvp(moments_at, (b,), (jnp.ones_like(b),))
+    else:
+        moments, turned = moments_at(b), None
+
+    def value(n: Array, moments: Moments) -> Array:
         inside = integrand(n, d, mean, second, moments)
         return jnp.einsum("cu,cuv,cv->c", wu, inside, wv, precision=jax.lax.Precision.HIGHEST)
 
-    # (u, v) nodes held fixed: the integral does not depend on them, so neither does its derivative
-    out, by_n = jax.jvp(lambda n: value(n, b), (n,), (jnp.ones_like(n),))
-    if not by_slope:
-        return out, by_n, jnp.full_like(out, jnp.nan)
-    _, by_b = jax.jvp(lambda b: value(n, b), (b,), (jnp.ones_like(b),))
-    return out, by_n, by_b
+    def one(n: Array) -> tuple[Array, Array, Array]:
+        out, by_n = jax.jvp(lambda n: value(n, moments), (n,), (jnp.ones_like(n),))
+        if turned is None:
+            return out, by_n, jnp.full_like(out, jnp.nan)
+        return out, by_n, jax.jvp(lambda m: value(n, m), (moments,), (turned,))[1]
+
+    # the matrix products are those of every n: L enters only here
+    return jax.lax.map(one, ns)
 
 
 def _chunk_self(n: Array, d: Array, x: Array, p: Array, rows: tuple[Array, ...]) -> tuple[Array, Array]:
@@ -136,7 +149,7 @@ def _chunk_self(n: Array, d: Array, x: Array, p: Array, rows: tuple[Array, ...])
 
 @functools.partial(jax.jit, static_argnames="by_slope")
 def cross_overlaps(
-    n: Float[Array, ""],
+    ns: Float[Array, " g"],
     d: Float[Array, ""],
     x: Float[Array, " m"],
     p: Float[Array, " m"],
@@ -147,14 +160,14 @@ def cross_overlaps(
     log_v: Float[Array, "chunks c nv"],
     wv: Float[Array, "chunks c nv"],
     by_slope: bool,
-) -> tuple[Float[Array, "chunks c"], Float[Array, "chunks c"], Float[Array, "chunks c"]]:
-    """`S(a,b)`, `dS/dn`, `dS/db` by the double Laplace integral, a chunk at a time (MATH section 4).
+) -> tuple[Float[Array, "chunks g c"], Float[Array, "chunks g c"], Float[Array, "chunks g c"]]:
+    """`S(a,b)`, `dS/dn`, `dS/db` for each n by the double Laplace integral, a chunk at a time (MATH section 4).
 
     `dS/db` costs as many matrix products again: NaN unless `by_slope`.
 
     x, p: nodes and weights of one token; log_u, wu (log_v, wv): the Laplace rules for a (for b); d: token dimension.
     """
-    return jax.lax.map(lambda rows: _chunk_cross(n, d, x, p, rows, by_slope), (a, b, log_u, wu, log_v, wv))
+    return jax.lax.map(lambda rows: _chunk_cross(ns, d, x, p, rows, by_slope), (a, b, log_u, wu, log_v, wv))
 
 
 @jax.jit
@@ -171,33 +184,44 @@ def self_overlaps(
     return jax.lax.map(lambda rows: _chunk_self(n, d, x, p, rows), (a, log_u, wu))
 
 
-def _chunked(rows: Vector) -> Vector:
-    """[B, ...] -> [B/CHUNK, CHUNK, ...], the last chunk filled with copies of the last row."""
-    short = -rows.shape[0] % CHUNK
-    padded = np.concatenate([rows, np.repeat(rows[-1:], short, axis=0)]) if short else rows
-    return padded.reshape(-1, CHUNK, *rows.shape[1:])
+def _calls(*columns: Vector) -> Iterator[list[Vector]]:
+    """Columns [B, ...] as [CALL, CHUNK, ...], one call after another; the last one is filled with its last row."""
+    rows = CALL * CHUNK
+    for at in range(0, columns[0].shape[0], rows):
+        parts = [column[at : at + rows] for column in columns]
+        short = rows - parts[0].shape[0]
+        if short:
+            parts = [np.concatenate([part, np.repeat(part[-1:], short, axis=0)]) for part in parts]
+        yield [part.reshape(CALL, CHUNK, *part.shape[1:]) for part in parts]
 
 
 def cross_batch(
     law_nodes: tuple[Vector, Vector],
-    n: float,
+    ns: Sequence[float],
     d: int,
     a: Vector,
     b: Vector,
     tolerance: Vector,
     body: int,
     by_slope: bool = False,
+    span: tuple[float, float] | None = None,
 ) -> tuple[Vector, Vector, Vector]:
-    """`S(a,b)`, `dS/dn`, `dS/db` (NaN unless `by_slope`) for slopes a, b [B].
+    """`S(a,b)`, `dS/dn`, `dS/db` (NaN unless `by_slope`) for every n and slopes a, b [B], each [len(ns), B].
 
-    `law_nodes` = (x, p) and `tolerance` [B] as in `laplace_rule`.
+    `law_nodes` = (x, p) and `tolerance` [B] as in `laplace_rule`; `span`: of all n that the nodes must do for.
     """
     x, p = law_nodes
-    log_u, wu = laplace_rule(a, n, x, p, tolerance, body)
-    log_v, wv = laplace_rule(b, n, x, p, tolerance, body)
-    rows = [_chunked(r) for r in (a, b, log_u, wu, log_v, wv)]
-    out = cross_overlaps(np.float64(n), np.float64(d), x, p, *rows, by_slope=by_slope)
-    return tuple(np.asarray(o).reshape(-1)[: a.size] for o in out)  # pyright: ignore[reportReturnType]
+    span = span or (min(ns), max(ns))
+    log_u, wu = laplace_rule(a, span, x, p, tolerance, body)
+    log_v, wv = laplace_rule(b, span, x, p, tolerance, body)
+    many = np.asarray(ns, dtype=float)
+    calls = [
+        cross_overlaps(many, np.float64(d), x, p, *rows, by_slope=by_slope)
+        for rows in _calls(a, b, log_u, wu, log_v, wv)
+    ]
+    # fetched when all are under way
+    whole = [np.concatenate([np.asarray(part) for part in parts]) for parts in zip(*calls, strict=True)]
+    return tuple(np.moveaxis(x, 1, 0).reshape(len(ns), -1)[:, : a.size] for x in whole)  # pyright: ignore[reportReturnType]
 
 
 def self_batch(
@@ -206,5 +230,8 @@ def self_batch(
     """`S(a,a)` and `dS(a,a)/dn` for slopes a [B]."""
     x, p = law_nodes
     log_u, wu = laplace_rule(a, n, x, p, tolerance, body)
-    out = self_overlaps(np.float64(n), np.float64(d), x, p, *[_chunked(r) for r in (a, log_u, wu)])
-    return tuple(np.asarray(o).reshape(-1)[: a.size] for o in out)  # pyright: ignore[reportReturnType]
+    calls = [self_overlaps(np.float64(n), np.float64(d), x, p, *rows) for rows in _calls(a, log_u, wu)]
+    columns = [
+        np.concatenate([np.asarray(part).ravel() for part in parts])[: a.size] for parts in zip(*calls, strict=True)
+    ]
+    return columns[0], columns[1]

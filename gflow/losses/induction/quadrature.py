@@ -101,7 +101,7 @@ def _gaussian_queries(d: int, refine: float) -> tuple[Vector, Vector]:
 
 def laplace_body(
     slopes: Vector,
-    n: float,
+    n: float | tuple[float, float],
     x: Vector,
     p: Vector,
     tolerance: Vector,
@@ -122,14 +122,14 @@ def laplace_body(
     need = refine * float(np.max((high - low - math.log(0.7 * TAIL)) / np.minimum(step, 1.5)))
     if need > 1.3 * _BODIES[-1]:  # up to there the measured error decides
         raise TableError(
-            f"attention logits up to {float(np.max(np.abs(slopes))):.3g} over {n:g} keys are too steep to tabulate; "
-            "use a smaller w_star, d or initial logit scale, or a larger L"
+            f"attention logits up to {float(np.max(np.abs(slopes))):.3g} over {np.max(n):g} keys are too steep to "
+            "tabulate; use a smaller w_star, d or initial logit scale, or a larger L"
         )
     return next((body for body in _BODIES if body >= need), _BODIES[-1])
 
 
 def laplace_rule(
-    slopes: Vector, n: float, x: Vector, p: Vector, tolerance: Vector, body: int, tail: int = TAIL
+    slopes: Vector, n: float | tuple[float, float], x: Vector, p: Vector, tolerance: Vector, body: int, tail: int = TAIL
 ) -> tuple[Vector, Vector]:
     """Nodes `log u` and weights, both [B, tail+body], with `int f(u) du = sum_i weights_i u_i f(u_i)`.
 
@@ -154,8 +154,15 @@ def laplace_nodes(low: Vector, high: Vector, body: int, tail: int) -> tuple[Vect
     return log_u, np.concatenate([weights / nodes, np.broadcast_to(step[:, None], upper.shape)], axis=1)
 
 
-def laplace_window(slopes: Vector, n: float, x: Vector, p: Vector, tolerance: Vector) -> tuple[Vector, Vector]:
-    """-log of a value that Z exceeds, and log of a u at which E exp(-u Z) falls below, with probability `tolerance`."""
+def laplace_window(
+    slopes: Vector, n: float | tuple[float, float], x: Vector, p: Vector, tolerance: Vector
+) -> tuple[Vector, Vector]:
+    """-log of a value that Z exceeds, and log of a u at which E exp(-u Z) falls below, with probability `tolerance`.
+
+    `n` may be a range (least, largest), whose window holds those of all n in it.
+    """
+    if isinstance(n, tuple):
+        return laplace_window(slopes, n[1], x, p, tolerance)[0], laplace_window(slopes, n[0], x, p, tolerance)[1]
     if x.size > 256:  # the window needs no accuracy
         thin = x.size // 128
         x, p = x[::thin], p[::thin] / np.sum(p[::thin])

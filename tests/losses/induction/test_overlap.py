@@ -21,7 +21,7 @@ def _both(law: tokens.TokenLaw, a: float, b: float, n: float, d: int = 1) -> tup
     rare = np.array([1e-15])
     A, B = np.array([float(a)]), np.array([float(b)])
     body = max(laplace_body(s, n, *keys, rare, ONE, 1.4, law.name == "gaussian") for s in (A, B, -A, -B))
-    value, by_n, by_b = cross_batch(keys, n, d, A, B, rare, body, by_slope=True)
+    value, by_n, by_b = (one[0] for one in cross_batch(keys, [n], d, A, B, rare, body, by_slope=True))
     if a == b:
         own, own_n = self_batch(keys, n, d, A, rare, 2 * body)
         assert own[0] == pytest.approx(value[0], rel=1e-11)

@@ -73,7 +73,7 @@ def test_infinite_p11_is_the_other_method(n: int, a: float, b: float) -> None:
     """r = 0 against the GEMM kernel of p11 = inf, which shares no code with the chain."""
     law = gaussian()
     keys = key_quadrature(law, float(n), np.array([1.0]), np.array([1.0]), max(abs(a), b))
-    value = cross_batch(keys, float(n), 1, np.array([a]), np.array([b]), np.array([1e-15]), 64)[0][0]
+    value = cross_batch(keys, [float(n)], 1, np.array([a]), np.array([b]), np.array([1e-15]), 64)[0][0, 0]
     assert cross_overlap(n, 0.0, a, b) == pytest.approx(value, rel=3e-9)
 
 
