@@ -231,7 +231,7 @@ def methods():
     }  # fmt: skip
     heyoka = by_heyoka()
     if heyoka is not None:
-        out["heyoka batch, reduced, sorted"] = (heyoka, 1024, (1e-6, 1e-7, 1e-9))
+        out["heyoka batch, reduced, sorted"] = (heyoka, 1024, (1e-4, 1e-5, 1e-6, 1e-8))
     return out
 
 
