@@ -10,7 +10,7 @@ from gflow.sweeps.executors._protocol import PULSE, Finished
 
 
 class Again(Exception):
-    """What `outcome` raises to have its task submitted once more, with nothing else under way that could be to blame."""
+    """What `outcome` raises to have its task submitted once more, with nothing else under way."""
 
 
 def drive(
