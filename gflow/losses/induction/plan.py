@@ -57,7 +57,7 @@ def make_problem(config: Any) -> InductionProblem:
     )
 
 
-def make_loss(problem: InductionProblem, config: Any, progress: Progress | None = None) -> Any:
+def make_loss(problem: Any, config: Any, progress: Progress | None = None) -> Any:
     """The loss that a configuration asks for: exact at p11 = inf or at finite p11, or sampled.
 
     `progress` is told how far the tables at finite p11 are, which take minutes.
