@@ -19,6 +19,16 @@ def check_table(path: str) -> None:
         raise InputError(f"table = {path!r} must end in {' or '.join(TABLES)}; for example 'table.parquet'")
 
 
+def check_drawable(plan: Any) -> None:
+    """Has the sweep the axes of some figure? Asked before anything is computed. Raises InputError."""
+    long = {dim.name for dim in plan.grid.dims if dim.size > 1}
+    if not long & {"L", "sigma_init"} and not {"alpha_star", "w_star"} <= long:
+        raise InputError(
+            "plot: the figures of a sweep need the axis L or sigma_init, or alpha_star and w_star; "
+            f"axes with several values: {', '.join(sorted(long)) or 'none'}; leave --plot out"
+        )
+
+
 def opening(plan: Any, *, resume: bool) -> str:
     """What is going to be computed."""
     grid = plan.grid

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from gflow.cli._options import OUTPUT, Common
 from gflow.cli._output import Output
 from gflow.cli._signals import prompt_exit
+from gflow.config import Choice
 from gflow.errors import InputError
 from gflow.io.atomic import atomic_path, check_writable
 
@@ -21,7 +22,7 @@ HDF5 = b"\x89HDF\r\n\x1a\n"  # how the files begin
 
 def plot(
     run: Annotated[
-        str, Parameter(help="A file written by gflow integrate or gflow train with --out; several for one figure.")
+        str, Parameter(help="What gflow integrate, train or sweep wrote with --out; several runs for one figure.")
     ],
     *others: Annotated[str, Parameter(help="Further files.")],
     out: Annotated[str, Parameter(group=OUTPUT, help="The figure: .png, .pdf or .svg.")],
@@ -32,12 +33,20 @@ def plot(
         list[str] | None,
         Parameter(negative="", group=OUTPUT, help="Name of a run in the figure, once per file. [default: the file's]"),
     ] = None,
+    kind: Annotated[
+        str | None,
+        Parameter(group=OUTPUT, help="Of a sweep: scaling, ratio or phase. [default: what its axes suit]"),
+    ] = None,
+    select: Annotated[
+        list[str] | None,
+        Parameter(negative="", group=OUTPUT, help="Of a sweep: the lanes to draw, KEY=VALUE, once per axis."),
+    ] = None,
     overwrite: Annotated[
         bool, Parameter(negative="", show_default=False, group=OUTPUT, help="Replace the figure if it exists.")
     ] = False,
     common: Common = Common(),  # noqa: B008 - frozen
 ) -> int:
-    """Draw a saved run, or several in one figure: side by side, or with --overlay over each other."""
+    """Draw a saved run, several in one figure (side by side, or with --overlay over each other), or a sweep."""
     output = Output(json=common.json, quiet=common.quiet)
     files = (run, *others)
     if Path(out).suffix.lower() not in SUFFIXES:
@@ -45,26 +54,67 @@ def plot(
     if len(files) > MOST:
         raise InputError(f"{len(files)} runs given; a figure shows 1 to {MOST}")
     names = _names(files, label)
-    for file in files:
+    store = Path(run).is_dir()
+    chosen = _chosen(kind, select, sweep=store)
+    if store and (others or overlay or label):
+        raise InputError(f"{run} is a sweep, which has its own figures; plot it alone, without --overlay and --label")
+    for file in () if store else files:
         _check_readable(file)
     check_writable(out, overwrite)
     with output, prompt_exit(lambda: output.warn("interrupted; nothing was saved")):
         output.phase(f"drawing {', '.join(files)}")
-        import gflow
-
-        runs = {name: gflow.load(file) for name, file in zip(names, files, strict=True)}
-        alone = next((f for f, r in zip(files, runs.values(), strict=True) if hasattr(r, "singular_KQ")), None)
-        if alone is not None and (others or overlay):
-            raise InputError(f"{alone} is a run of gflow train matrices, which has a figure of its own; plot it alone")
-        if others or overlay or (label and alone is None):
-            draw_together(runs, out, overwrite, over=overlay)
+        if store:
+            draw_sweep(run, out, overwrite, kind=kind, chosen=chosen)
         else:
-            draw(runs[names[0]], out, overwrite)
+            _draw_runs(dict(zip(names, files, strict=True)), out, overwrite, over=overlay, named=bool(label))
     if common.json:
         output.document({"status": "done", "run": run, "others": list(others), "figure": out})
     else:
         output.result(f"figure: {out}")
     return 0
+
+
+def _draw_runs(files: Mapping[str, str], path: str, overwrite: bool, *, over: bool, named: bool) -> None:
+    """Draw the runs of files, by their names in the figure."""
+    import gflow
+
+    runs = {name: gflow.load(file) for name, file in files.items()}
+    toys = [files[name] for name, run in runs.items() if hasattr(run, "singular_KQ")]
+    if toys and (len(runs) > 1 or over):
+        raise InputError(f"{toys[0]} is a run of gflow train matrices, which has a figure of its own; plot it alone")
+    if len(runs) > 1 or over or (named and not toys):
+        draw_together(runs, path, overwrite, over=over)
+    else:
+        draw(next(iter(runs.values())), path, overwrite)
+
+
+def _chosen(kind: str | None, select: Sequence[str] | None, *, sweep: bool) -> dict[str, str]:
+    """The pairs of --select. Raises InputError; --kind and --select are for sweeps."""
+    if kind is not None:
+        Choice(("scaling", "ratio", "phase"))("kind", kind)
+    if not sweep and (kind or select):
+        raise InputError(f"{'kind' if kind else 'select'} is for the store of a sweep; leave it out for a run")
+    pairs = {}
+    for text in select or ():
+        key, equals, value = text.partition("=")
+        if not equals or not key or not value:
+            raise InputError(f"select = {text!r} is not of the form KEY=VALUE; for example w_star=1")
+        key = key.replace("-", "_")
+        if key in pairs:
+            raise InputError(f"select: {key} is given twice; give each axis once")
+        pairs[key] = value
+    return pairs
+
+
+def draw_sweep(
+    store: str, path: str, overwrite: bool, *, kind: str | None = None, chosen: Mapping[str, str] | None = None
+) -> None:
+    """Draw a sweep to a file. Raises InputError when it has not the axes that the figure needs."""
+    import gflow
+    from gflow.plots.sweeps import sweep_figure
+
+    with gflow.load(store) as data:
+        _save(sweep_figure(data, kind, chosen), path, overwrite)
 
 
 def draw(traj: Any, path: str, overwrite: bool) -> None:
@@ -113,7 +163,7 @@ def _check_readable(file: str) -> None:
     except FileNotFoundError:
         raise InputError(f"{file}: no such file; check the path") from None
     except IsADirectoryError:
-        raise InputError(f"{file} is a folder; name a .nc file in it") from None
+        raise InputError(f"{file} is a folder; name a .nc file in it, or the store of a sweep alone") from None
     except (OSError, ValueError) as error:
         raise InputError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     text = f"{file} was not written by gflow; name a file of gflow integrate or gflow train with --out"

@@ -14,7 +14,7 @@ from gflow.cli._finish import attempt
 from gflow.cli._options import OUTPUT, Common, flag, whole
 from gflow.cli._output import Output
 from gflow.cli._signals import INTERRUPTED, prompt_exit
-from gflow.config import read_toml
+from gflow.config import Text, read_toml
 from gflow.config.sweep import SweepConfig, sweep_config
 from gflow.errors import GflowError, InputError, StoreError, WorkerError
 from gflow.io.atomic import check_writable
@@ -51,6 +51,7 @@ def sweep(
     overwrite: Annotated[
         bool, Parameter(negative="", show_default=False, group=OUTPUT, help="Replace existing outputs.")
     ] = False,
+    plot: Annotated[str | None, flag("--plot", OUTPUT, "A figure of it (.png, .pdf or .svg).")] = None,
     table: Annotated[str | None, flag("--table", OUTPUT, "A row per lane, for regressions (.parquet or .csv).")] = None,
     common: Common = Common(),  # noqa: B008 - frozen
 ) -> int:
@@ -62,10 +63,13 @@ def sweep(
     if out is None:
         raise InputError("--out is missing; name the store, for example --out sweep.zarr")
     settings = _settings(config, out, execution, resume=resume, overwrite=overwrite)
-    again = _again(config, out, execution, table)
+    again = _again(config, out, execution, {"table": table, "plot": plot})
     if table is not None:
         _sweep.check_table(table)
         check_writable(table, overwrite or resume)
+    if plot is not None:
+        plot = Text("sweep.pdf", (".png", ".pdf", ".svg"))("plot", plot)
+        check_writable(plot, overwrite or resume)
     output = Output(json=common.json, quiet=common.quiet)
 
     def leave() -> None:
@@ -78,6 +82,8 @@ def sweep(
 
     enable_compilation_cache()  # an environment variable, which workers inherit
     plan = driver.prepare(settings, out)
+    if plot is not None:
+        _sweep.check_drawable(plan)
     store.check(plan.path, plan.design, resume=resume, overwrite=overwrite)
     policy = {"executor": execution.executor or "local", "workers": execution.workers, "scheduler": execution.scheduler}
     problems: dict[str, str] = {}
@@ -94,7 +100,11 @@ def sweep(
             if table is not None:
                 output.phase(f"writing {table}")
                 attempt(problems, table, lambda path: tables.write(plan, path, overwrite=overwrite or resume))
-            # figures (--plot) belong here: they read the store, and their failure is one more problem
+            if plot is not None:
+                from gflow.cli.plot import draw_sweep
+
+                output.phase(f"drawing {plot}")
+                attempt(problems, plot, lambda path: draw_sweep(out, path, overwrite or resume))
         except KeyboardInterrupt:
             output.clear()
             _stopped(plan, output, "interrupted", f"interrupted; finished chunks are in {out}; go on with: {again}")
@@ -105,12 +115,13 @@ def sweep(
             way = "free some space, then " if isinstance(error, StoreError) else ""
             _stopped(plan, output, "failed", f"{error}; {way}go on with: {again}", error)
             return error.exit_status
-    document = _document(found, table, problems)
+    document = _document(found, table, plot, problems)
     if output.json:
         output.document(document)
     else:
         output.result(_sweep.summary(found))
-    output.remark(f"wrote {out}" + (f" and {table}" if table is not None and table not in problems else ""))
+    written = [path for path in (table, plot) if path is not None and path not in problems]
+    output.remark(f"wrote {', '.join([out, *written])}")
     for problem in document["problems"]:
         output.warn(problem)
     if found.pending:
@@ -144,10 +155,10 @@ def _settings(file: str | None, out: str, execution: Execution, *, resume: bool,
     return sweep_config(given, source)
 
 
-def _again(file: str | None, out: str, execution: Execution, table: str | None) -> str:
+def _again(file: str | None, out: str, execution: Execution, outputs: dict[str, str | None]) -> str:
     """The command that goes on."""
     words = ["gflow", "sweep", *([file] if file is not None else []), "--out", out, "--resume"]
-    flags = {**vars(execution), "table": table}
+    flags = {**vars(execution), **outputs}
     for name, value in flags.items():
         words += [f"--{name}", str(value)] if value is not None else []
     return shlex.join(words)
@@ -167,7 +178,7 @@ def _stopped(plan: Any, output: Output, status: str, text: str, error: GflowErro
     output.document(document)
 
 
-def _document(found: Any, table: str | None, problems: dict[str, str]) -> dict[str, Any]:
+def _document(found: Any, table: str | None, plot: str | None, problems: dict[str, str]) -> dict[str, Any]:
     return {
         "status": found.status if not problems else "failed",
         "lanes": found.lanes,
@@ -180,6 +191,7 @@ def _document(found: Any, table: str | None, problems: dict[str, str]) -> dict[s
         "workers": found.workers,
         "store": str(found.path),
         "table": None if table in problems else table,
+        "figure": None if plot in problems else plot,
         "ranges": found.ranges,
         "check": found.check,
         "failures": found.failures,
