@@ -2,9 +2,9 @@
 
     python scripts/cluster/slurm.py sweep.toml sweep.zarr --jobs 20 --queue NAME [--account NAME]
 
-Needs gflow[cluster] and dask-jobqueue. Runs on the login node (or in a job of its own) and writes the store; workers need
-gflow, but no disk in common. Stop it when you like; the same command goes on. An example to adapt: it was never run on
-a cluster.
+Needs gflow[cluster] and dask-jobqueue. Runs on the login node (or in a job of its own) and writes the store; workers
+need gflow, but no disk in common. Stop it when you like; the same command goes on. An example to adapt: it was never
+run on a cluster.
 """
 
 from __future__ import annotations
