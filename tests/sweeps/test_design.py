@@ -84,7 +84,7 @@ def test_random_designs_follow_their_law_and_their_seed(law: str, numbers: dict[
 @pytest.mark.parametrize(
     ("shape", "keys", "wanted", "expected"),
     [
-        ((20, 50, 10, 4), ["L", "sigma_init", "alpha_star", "w_star"], 4096, (2, 50, 10, 4)),
+        ((20, 50, 10, 4), ["L", "sigma_init", "alpha_star", "w_star"], 4096, (7, 50, 10, 1)),
         ((20, 50, 10, 4), ["L", "sigma_init", "alpha_star", "w_star"], 900, (1, 50, 10, 1)),
         ((20, 50, 10, 4), ["L", "sigma_init", "alpha_star", "w_star"], 300, (1, 25, 10, 1)),
         ((20, 2), ["L", "tokens"], 20, (20, 1)),
