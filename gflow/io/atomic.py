@@ -66,12 +66,12 @@ def atomic_path(path: str | Path, overwrite: bool = False) -> Iterator[Path]:
     temporary = _beside(target)
     try:
         yield temporary
-        _sync(temporary)
+        sync(temporary)
         if overwrite:
             os.replace(temporary, target)
         else:
             _rename_new(temporary, target)
-        _sync(target.parent)
+        sync(target.parent)
     except OutputError:
         raise
     except OSError as error:
@@ -97,7 +97,8 @@ def _rename_new(source: Path, target: Path) -> None:
         os.rename(source, target)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Let a file, or the names in a folder, reach the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from gflow.io.atomic import sync
 from gflow.sweeps.columns import AXES, CURVE_TIME, Column
 from gflow.sweeps.design import Grid
 
@@ -64,27 +65,16 @@ def lay_out(path: Path, grid: Grid, columns: Sequence[Column], curve_times: np.n
         zarr.consolidate_metadata(path)
 
 
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    except OSError:
-        if not path.is_dir():  # some file systems cannot sync a folder
-            raise
-    finally:
-        os.close(descriptor)
-
-
 def sync_tree(path: Path) -> None:
     """Let everything in a folder reach the disk."""
     for folder, _, files in os.walk(path):
         for name in files:
-            _sync(Path(folder) / name)
-        _sync(Path(folder))
+            sync(Path(folder) / name)
+        sync(Path(folder))
 
 
 def sync_chunk(array: Path, corner: tuple[int, ...]) -> None:
     """Let a chunk of an array reach the disk."""
     with contextlib.suppress(FileNotFoundError):  # a chunk of nothing but fill values has no file
-        _sync(array / ".".join(["c", *map(str, corner)]))
-    _sync(array)
+        sync(array / ".".join(["c", *map(str, corner)]))
+    sync(array)

@@ -158,7 +158,8 @@ def readable(out: Path, whole: Path) -> None:
 def test_a_finished_sweep_has_nothing_to_resume(cheap: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sweep(TABLE, tmp_path / "s.zarr").close()
     monkeypatch.setattr(driver, "make_executor", None)
-    sweep(TABLE, tmp_path / "s.zarr", resume=True).close()
+    with sweep(TABLE, tmp_path / "s.zarr", resume=True) as found:
+        assert found["status"].values.tolist() == [1, 1]
 
 
 def test_resume_begins_where_there_is_nothing(cheap: Any, tmp_path: Path) -> None:
