@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gflow.plots._grid import FAILED, PENDING, Group, rising, word
-from gflow.plots.style import WIDTH, new_figure
+from gflow.plots.style import WIDTH, halo, new_figure
 
 PANEL = 2.3  # inches, height
 MARKS: dict[str, Any] = {
@@ -72,16 +72,55 @@ def draw_cells(
     return mesh, shown.values, {name for name, mask in masks.items() if mask.any()}
 
 
-def finish(figure: Any, drawn: list[Any], x: str, y: str, marks: set[str], note: str) -> None:
+def contours(axes: Any, where: list[np.ndarray], values: np.ndarray, levels: list[float], **look: Any) -> bool:
+    """Named lines at those levels of positive values [y, x], at `where` (x, y), that they cross; are there any?"""
+    logs = np.ma.masked_invalid(np.log10(values))
+    inside = [level for level in levels if logs.count() and logs.min() < np.log10(level) < logs.max()]
+    if not inside:
+        return False
+    # matplotlib interpolates linearly between the lanes, which is wrong on logarithmic axes if they are far apart
+    fine = _finer(_finer(logs.filled(np.nan), 0), 1)
+    x, y = (np.exp(_finer(np.log(along), 0)) for along in where)
+    lines = axes.contour(x, y, np.ma.masked_invalid(fine), np.log10(inside), **look)
+    lines.set(path_effects=halo())
+    names = {np.log10(level): "1" if level == 1.0 else f"$10^{{{np.log10(level):.3g}}}$" for level in inside}
+    for text in axes.clabel(lines, fmt=names, fontsize=6.5):
+        text.set_path_effects(halo())
+    return True
+
+
+def _finer(values: np.ndarray, axis: int) -> np.ndarray:
+    """Seven more values, on a line, between each two along an axis; NaN beside NaN."""
+    old = np.arange(values.shape[axis])
+    new = np.linspace(0, old[-1], 8 * old[-1] + 1)
+    return np.apply_along_axis(lambda row: np.interp(new, old, row), axis, values)
+
+
+def finish(
+    figure: Any,
+    drawn: list[Any],
+    x: str,
+    y: str,
+    marks: set[str],
+    note: str,
+    lines: dict[str, dict[str, Any]] | None = None,
+) -> None:
     """Names of the axes, the legend of the marks, and what the cells do not show."""
+    from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     for axes in drawn:
+        for axis in (axes.xaxis, axes.yaxis):
+            low, high = axis.get_view_interval()
+            if high < 30 * low:  # too short for powers of ten alone
+                axis.set_major_formatter(lambda at, _: f"{at:g}")
+                axis.set_minor_formatter(lambda at, _: f"{at:g}" if f"{at:e}"[0] in "235" else "")
         if axes.get_subplotspec().is_first_col():
             axes.set_ylabel(word(y))
         axes.set_xlabel(word(x))
         axes.label_outer()
-    handles = [Patch(linewidth=0, label=name, **look) for name, look in MARKS.items() if name in marks]
+    handles: list[Any] = [Line2D([], [], color="black", label=name, **look) for name, look in (lines or {}).items()]
+    handles += [Patch(linewidth=0, label=name, **look) for name, look in MARKS.items() if name in marks]
     if handles:
         figure.legend(handles=handles, loc="outside upper right", ncols=len(handles))
     if note:

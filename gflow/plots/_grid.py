@@ -117,15 +117,15 @@ def groups(data: Any, figure: str, axes: Sequence[str]) -> list[Group]:
 
 
 def named(key: str, value: Any) -> str:
-    """A key and its value in a legend."""
-    return f"{word(key)} = {number(value)}"
+    """A key and its value in a legend; a name says by itself what it is."""
+    return value if isinstance(value, str) else f"{word(key)} = {number(value)}"
 
 
 def number(value: Any) -> str:
     """A value as it is printed in a figure."""
     if not isinstance(value, int | float):
         return str(value)
-    text = f"{value:.3g}"
+    text = f"{value:.4g}" if 1.0 <= abs(value) < 1e4 else f"{value:.3g}"
     if "e" not in text:
         return text
     mantissa, power = text.split("e")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gflow.errors import InputError
-from gflow.plots._cells import draw_cells, finish, panels
+from gflow.plots._cells import contours, draw_cells, finish, panels
 from gflow.plots._grid import (
     MOST,
     Group,
@@ -24,7 +24,9 @@ from gflow.plots._grid import (
 from gflow.plots.style import COLOURS, DASHED, MARKERS, WIDTH, new_figure, paper
 
 KINDS = ("scaling", "ratio", "phase")
-LEAST = 1e-2  # of the plateau's relative length that colours tell apart, and 1/LEAST the most
+LEAST = 1e-2  # of the plateau's relative length that colours tell apart
+FAR = 2.0  # ratio to the prediction, and its inverse, that colours tell apart
+SIZE: dict[str, Any] = {"linestyle": ":", "linewidth": 0.9}  # contours of T_III
 
 
 def sweep_figure(data: Any, kind: str | None = None, chosen: Mapping[str, str] | None = None) -> Any:
@@ -63,11 +65,13 @@ def scaling(data: Any) -> Any:
         needs_axes(data, "scaling", ("L",))
     needs_columns(data, "scaling", ("T_III", "growth_rate"))
     found = groups(data, "scaling", axes)
+    thinned = {key: _thinned(found, [other for other in axes if other != key]) for key in axes}
     with paper():
-        figure = new_figure(height=3.3, width=WIDTH if len(axes) == 2 else 0.62 * WIDTH)
+        rows = -(-max(map(len, thinned.values())) // 2)
+        figure = new_figure(height=3.2 + 0.13 * rows, width=WIDTH if len(axes) == 2 else 0.62 * WIDTH)
         dashed = False
         for panel, key in zip(np.atleast_1d(figure.subplots(1, len(axes))), axes, strict=True):
-            for k, group in enumerate(_thinned(found, [other for other in axes if other != key])):
+            for k, group in enumerate(thinned[key]):
                 dashed |= _line(panel, group, key, k)
             panel.set_yscale("log")
             panel.set_ylabel("$T_{III}$")
@@ -76,7 +80,8 @@ def scaling(data: Any) -> Any:
                 panel.set_xlabel("$L$")
             else:
                 panel.set_xlabel(r"$\log(1/\sigma_\mathrm{init})$")
-            panel.legend(fontsize=6, handlelength=1.2, borderaxespad=0.3)
+            if any(group.name for group in thinned[key]):
+                _below(panel)
         _key(figure, dashed)
         note = fates(data, "T_III")
         if note:
@@ -100,56 +105,86 @@ def ratio(data: Any) -> Any:
         from matplotlib.colors import Normalize, TwoSlopeNorm
 
         figure, drawn = panels(len(found))
-        low, high = np.nanmin(values), np.nanmax(values)
+        least, most = np.nanmin(values), np.nanmax(values)
+        low, high = max(least, 1 / FAR), min(most, FAR)
         if low < 1.0 < high:
             norm, colours = TwoSlopeNorm(1.0, low, high), "RdBu_r"
         else:
+            low, high = (low, high) if low < high else (least, most)  # all far on one side
             norm, colours = Normalize(low, high), "viridis"
+        beyond = ("neither", "max", "min", "both")[2 * bool(least < low) + bool(most > high)]
         marks: set[str] = set()
         mesh = None
         for axes, group, part in zip(drawn, found, shown, strict=True):
             mesh, _, needed = draw_cells(axes, group, "L", "sigma_init", part, {"norm": norm, "cmap": colours})
             marks |= needed
-        bar = figure.colorbar(mesh, ax=drawn)
+        bar = figure.colorbar(mesh, ax=drawn, extend=beyond)
         bar.set_label(r"$T_{III}\,/\,T_\mathrm{predicted}$,  $T_\mathrm{predicted} = \log(1/\sigma_\mathrm{init})/g$")
         finish(figure, drawn, "L", "sigma_init", marks, fates(data, "T_III"))
     return figure
 
 
 def phase(data: Any) -> Any:
-    """Diagram in (alpha_star, w_star): is there a plateau? Its length (T_II - T_o)/T_o, with the contour at 1.
+    """Diagram in (alpha_star, w_star): is there a plateau? Its length (T_II - T_o)/T_o, with its contour at 1.
 
+    Dotted contours: T_III at powers of ten.
     A panel for each group of lanes, at most six. Milestones not reached are hatched, failed and pending lanes marked.
     Returns a matplotlib `Figure`.
     """
     needs_axes(data, "phase", ("alpha_star", "w_star"))
     needs_columns(data, "phase", ("T_o", "T_II"))
     found = groups(data, "phase", ("alpha_star", "w_star"))
+    # T_II < T_o: no plateau at all, the same colour as a very short one
+    lengths = [((g.data["T_II"] - g.data["T_o"]) / g.data["T_o"]).clip(min=LEAST) for g in found]
+    values = np.concatenate([length.values.ravel() for length in lengths])
+    if not np.isfinite(values).any():
+        raise InputError("the figure phase needs lanes with T_o and T_II; there are none in this selection")
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
     with paper():
         from matplotlib.colors import LogNorm
 
         figure, drawn = panels(len(found))
         marks: set[str] = set()
-        mesh = None
-        for axes, group in zip(drawn, found, strict=True):
-            # T_II < T_o: no plateau at all, the same colour as a very short one
-            length = ((group.data["T_II"] - group.data["T_o"]) / group.data["T_o"]).clip(min=0.5 * LEAST)
-            look = {"norm": LogNorm(LEAST, 1 / LEAST), "cmap": "PuOr"}
-            mesh, values, needed = draw_cells(axes, group, "alpha_star", "w_star", length, look)
+        mesh, sized = None, False
+        most = max(1 / LEAST, high)
+        look = {"norm": LogNorm(1 / most, most), "cmap": "PuOr"}  # white at 1
+        for axes, group, length in zip(drawn, found, lengths, strict=True):
+            mesh, shown, needed = draw_cells(axes, group, "alpha_star", "w_star", length, look)
             marks |= needed
-            if np.isfinite(values).any() and np.nanmin(values) < 1.0 < np.nanmax(values):
-                _contour(axes, rising(rising(length, "alpha_star"), "w_star"), values)
-        bar = figure.colorbar(mesh, ax=drawn, extend="both")
+            where = [rising(length, key)[key].values for key in ("alpha_star", "w_star")]
+            if min(map(len, where)) > 1:
+                contours(axes, where, shown, [1.0], colors="black", linewidths=1.2)
+                sized |= _sizes(axes, group, where)
+        bar = figure.colorbar(mesh, ax=drawn)
+        bar.ax.set_ylim(max(low / 1.1, 1 / most), max(high, 1.1))
         bar.set_label(r"length of the plateau, $(T_{II} - T_o)\,/\,T_o$")
-        bar.ax.axhline(1.0, color="black", linewidth=1.0)
-        finish(figure, drawn, "alpha_star", "w_star", marks, fates(data, "T_II"))
+        bar.ax.axhline(1.0, color="black", linewidth=1.2)
+        finish(figure, drawn, "alpha_star", "w_star", marks, fates(data, "T_II"), {"$T_{III}$": SIZE} if sized else {})
     return figure
 
 
-def _contour(axes: Any, where: Any, values: np.ndarray) -> None:
-    grid = np.ma.masked_invalid(np.log(values))
-    lines = axes.contour(where["alpha_star"].values, where["w_star"].values, grid, [0.0], colors="black", linewidths=1)
-    axes.clabel(lines, fmt={0.0: "1"}, fontsize=7)
+def _sizes(axes: Any, group: Group, where: list[np.ndarray]) -> bool:
+    """Contours of T_III at powers of ten; are there any?"""
+    if "T_III" not in group.data:
+        return False
+    times = rising(rising(group.data["T_III"], "alpha_star"), "w_star").transpose("w_star", "alpha_star").values
+    if not (times > 0).any():
+        return False
+    times = np.where(times > 0, times, np.nan)
+    decades = np.arange(np.ceil(np.log10(np.nanmin(times))), np.log10(np.nanmax(times)))
+    look = {"colors": "black", "linestyles": SIZE["linestyle"], "linewidths": SIZE["linewidth"]}
+    return contours(axes, where, times, (10.0**decades).tolist(), **look)
+
+
+def _below(axes: Any) -> None:
+    """The legend of a panel, under the name of its axis, where it hides no lane."""
+    from matplotlib.transforms import ScaledTranslation
+
+    under = axes.transAxes + ScaledTranslation(0.0, -30 / 72, axes.figure.dpi_scale_trans)
+    axes.legend(
+        loc="upper center", bbox_to_anchor=(0.5, 0.0), bbox_transform=under, ncols=2, fontsize=6, handlelength=1.2,
+        borderaxespad=0.0, columnspacing=1.2,
+    )  # fmt: skip
 
 
 def _thinned(found: list[Group], others: list[str]) -> list[Group]:
@@ -179,20 +214,29 @@ def _line(axes: Any, group: Group, key: str, k: int) -> bool:
     reached = np.isfinite(points)
     colour = {"color": COLOURS[k % len(COLOURS)]}
     axes.plot(x[reached], points[reached], linestyle="", marker=MARKERS[k % len(MARKERS)], label=group.name, **colour)
-    exact = np.broadcast_to(_predicted(group, data).values, x.shape)
-    if key != "L" and reached.any():
-        first = np.flatnonzero(reached)[0]  # the smallest sigma, where the slope is closest to its limit
-        rate = _rate(group, data).values[first]
-        exact = points[first] + (x - x[first]) / rate
-    fine = np.isfinite(exact) & (exact > 0)
-    axes.plot(x[fine], exact[fine], linewidth=1.0, zorder=1, **colour)
+    line: dict[str, Any] = {"linewidth": 1.0, "zorder": 1, **colour}
     leading = _leading(data)
+    if key == "L":
+        _positive(axes, x, _predicted(group, data).values, line)
+    else:  # straight lines: they do not bend from lane to lane
+        if leading is not None:
+            leading = leading[0] / x[0] * np.linspace(x.min(), x.max(), 200)
+        at = np.flatnonzero(reached)[:1]  # through the smallest sigma, where the slope is closest to its limit
+        ends, x = x[at], np.linspace(x.min(), x.max(), 200)
+        if len(at):
+            _positive(axes, x, points[at] + (x - ends) / _rate(group, data).values[at], line)
     if leading is None:
         return False
-    values = np.broadcast_to(leading, x.shape)
-    fine = values > 0
-    axes.plot(x[fine], values[fine], linestyle=DASHED, linewidth=0.9, zorder=1, **colour)
+    _positive(axes, x, leading, line | {"linestyle": DASHED, "linewidth": 0.9})
     return True
+
+
+def _positive(axes: Any, x: np.ndarray, values: np.ndarray, look: dict[str, Any]) -> None:
+    """A line where a logarithmic axis shows it."""
+    values = np.broadcast_to(values, x.shape)
+    with np.errstate(invalid="ignore"):
+        shown = np.isfinite(values) & (values > 0)
+    axes.plot(x[shown], values[shown], **look)
 
 
 def _rate(group: Group, data: Any = None) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import xarray as xr
 from matplotlib.collections import PatchCollection, QuadMesh
+from matplotlib.contour import ContourSet
 
 import gflow
 from gflow.cli._app import run
@@ -35,7 +36,7 @@ def dataset(**axes):
     }
     data = xr.Dataset({name: (dims, array) for name, array in columns.items()}, coords=axes)
     fixed = {key: x for key, x in (("alpha_star", 1.0), ("w_star", 1.0)) if key not in axes}
-    data.attrs["config"] = json.dumps({"fixed": fixed})
+    data.attrs["provenance"] = json.dumps([{"config": {"fixed": fixed}}])
     return data
 
 
@@ -50,10 +51,15 @@ def test_scaling_shows_the_lanes_and_theory():
         np.testing.assert_allclose(line.get_ydata(), DELAY * np.log(1 / sigma) * 4 * lengths)
     solid = [line for line in against_L.lines if line.get_linestyle() == "-"]
     np.testing.assert_allclose(solid[0].get_ydata(), points[0].get_ydata() / DELAY)
+    # dashed: the leading order, which this theory follows exactly
+    dashed = [line for line in against_L.lines if line.get_linestyle() == "--"]
+    np.testing.assert_allclose(dashed[0].get_ydata(), points[0].get_ydata() / DELAY)
     # against log(1/sigma) the line has the slope 1/g, whatever the offset, and begins at the smallest sigma
     solid = [line for line in against_log.lines if line.get_linestyle() == "-"]
     x, y = solid[0].get_xdata(), solid[0].get_ydata()
     np.testing.assert_allclose(np.diff(y) / np.diff(x), 4 * lengths[0])
+    dashed = [line for line in against_log.lines if line.get_linestyle() == "--"]
+    np.testing.assert_allclose(dashed[1].get_ydata(), 4 * lengths[1] * dashed[1].get_xdata())
     assert against_log.get_xlabel() == r"$\log(1/\sigma_\mathrm{init})$"
 
 
@@ -69,6 +75,25 @@ def test_ratio_is_over_the_prediction():
     assert marks == ["failed"]
 
 
+def test_the_leading_order_is_drawn_where_it_holds():
+    def dashed(**changed):
+        data = dataset(L=[1e2, 1e3]).assign_coords(changed)
+        return [line.get_ydata() for line in scaling(data).axes[0].lines if line.get_linestyle() == "--"]
+
+    ((whole,), (half,)) = dashed(), dashed(parametrization="tied")
+    np.testing.assert_allclose(whole, np.log(1 / 1e-2) * 4 * np.array([1e2, 1e3]))  # sigma_init by default
+    np.testing.assert_allclose(half, whole / 2)
+    for other in ({"parametrization": "merged"}, {"tokens": "rademacher"}, {"d": 2}, {"wK_init": 0.1}):
+        assert dashed(**other) == []
+
+
+def test_a_ratio_far_from_one_does_not_drown_the_others():
+    data = dataset(L=np.geomspace(1e2, 1e4, 5), sigma_init=np.geomspace(1e-6, 1e-2, 4))
+    data["T_III"][0, 0] *= 1e-3
+    (mesh,) = [c for c in ratio(data).axes[0].collections if isinstance(c, QuadMesh)]
+    assert mesh.get_clim() == pytest.approx((0.5, DELAY))
+
+
 def test_phase_shows_the_length_of_the_plateau():
     alphas, ws = np.geomspace(0.01, 10, 6), np.geomspace(0.3, 1.2, 5)
     data = dataset(alpha_star=alphas, w_star=ws)
@@ -80,6 +105,14 @@ def test_phase_shows_the_length_of_the_plateau():
     np.testing.assert_allclose(shown[2, 3], 10 * alphas[3] * ws[2])
     marks = {c.get_label() for c in figure.axes[0].collections if isinstance(c, PatchCollection)}
     assert marks == {"pending", "not reached"}
+    assert mesh.norm(1.0) == pytest.approx(0.5)  # white
+    # T_III grows with alpha* as (1 + alpha*)^2: contours at powers of ten cross where it has these values
+    size = [c for c in figure.axes[0].collections if isinstance(c, ContourSet)][-1]
+    np.testing.assert_allclose(size.levels, [3.0, 4.0, 5.0, 6.0])
+    alpha, w = size.get_paths()[1].vertices.T
+    np.testing.assert_allclose(
+        DELAY * np.log(1e3) * 100 * (1 + alpha) ** 2 / w**2, 1e4, rtol=0.12
+    )  # lanes lie a factor 4 apart
 
 
 def test_what_the_axes_suit():
