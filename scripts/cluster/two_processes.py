@@ -4,18 +4,19 @@
 
 Every process takes its share of the lanes, solves it on its own devices without talking to the others, and all
 milestones are gathered at the end; they are compared with those of one process alone. On a cluster, start one process
-per node with the address of the first one instead of letting this script start them.
+per node with --number and the --coordinator address of the first one.
 """
 
 from __future__ import annotations
 
 import argparse
+import socket
 import subprocess
 import sys
 
 import numpy as np
 
-LANES, PORT = 4096, 29417
+LANES = 4096
 NAMES = ("T_II", "T_III")
 
 
@@ -34,12 +35,12 @@ def solve(some: dict[str, np.ndarray]) -> np.ndarray:
     return np.stack([result.columns[name] for name in NAMES])
 
 
-def member(number: int, processes: int) -> None:
+def member(number: int, processes: int, coordinator: str) -> None:
     """One of the processes."""
     import jax
 
     jax.config.update("jax_enable_x64", True)
-    jax.distributed.initialize(f"127.0.0.1:{PORT}", processes, number)
+    jax.distributed.initialize(coordinator, processes, number)
     from jax.experimental import multihost_utils
 
     import gflow
@@ -59,16 +60,33 @@ def member(number: int, processes: int) -> None:
     jax.distributed.shutdown()
 
 
+def free_port() -> int:
+    """A port of this machine that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
 def main() -> None:
     """Start the processes, or be one of them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--number", type=int)
+    parser.add_argument("--number", type=int, help="which one this is [default: all are started here]")
+    parser.add_argument("--coordinator", help="address:port of process 0 [default: a free port of this machine]")
     arguments = parser.parse_args()
     if arguments.number is not None:
-        member(arguments.number, arguments.processes)
+        member(arguments.number, arguments.processes, arguments.coordinator)
         return
-    words = [sys.executable, __file__, "--processes", str(arguments.processes), "--number"]
+    coordinator = arguments.coordinator or f"127.0.0.1:{free_port()}"
+    words = [
+        sys.executable,
+        __file__,
+        "--processes",
+        str(arguments.processes),
+        "--coordinator",
+        coordinator,
+        "--number",
+    ]
     children = [subprocess.Popen([*words, str(number)]) for number in range(arguments.processes)]
     sys.exit(max(child.wait() for child in children))
 
