@@ -12,7 +12,10 @@ from collections.abc import Iterator
 # Before JAX or gflow is imported by anything. GFLOW_TEST_CACHE_DIR keeps tables and compiled programs between runs.
 os.environ["JAX_ENABLE_X64"] = "1"
 os.environ["MPLBACKEND"] = "Agg"
-_cache = os.environ.get("GFLOW_TEST_CACHE_DIR") or tempfile.mkdtemp(prefix="gflow-test-")
+# The processes of pytest-xdist share what their parent made.
+_worker = "PYTEST_XDIST_WORKER" in os.environ
+_kept = os.environ["GFLOW_CACHE_DIR"] if _worker else os.environ.get("GFLOW_TEST_CACHE_DIR")
+_cache = _kept or tempfile.mkdtemp(prefix="gflow-test-")
 os.environ["GFLOW_CACHE_DIR"] = _cache
 for _name in ("XLA_FLAGS", "JAX_COMPILATION_CACHE_DIR", "FORCE_COLOR"):
     os.environ.pop(_name, None)
@@ -40,7 +43,7 @@ def pytest_unconfigure() -> None:
     """Remove the session's cache."""
     import shutil
 
-    if not os.environ.get("GFLOW_TEST_CACHE_DIR"):
+    if not _kept:
         shutil.rmtree(_cache, ignore_errors=True)
 
 

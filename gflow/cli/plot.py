@@ -47,6 +47,8 @@ def plot(
     common: Common = Common(),  # noqa: B008 - frozen
 ) -> int:
     """Draw a saved run, several in one figure (side by side, or with --overlay over each other), or a sweep."""
+    from gflow.sweeps.records import is_store
+
     output = Output(json=common.json, quiet=common.quiet)
     files = (run, *others)
     if Path(out).suffix.lower() not in SUFFIXES:
@@ -54,7 +56,7 @@ def plot(
     if len(files) > MOST:
         raise InputError(f"{len(files)} runs given; a figure shows 1 to {MOST}")
     names = _names(files, label)
-    store = Path(run).is_dir()
+    store = is_store(run)
     chosen = _chosen(kind, select, sweep=store)
     if store and (others or overlay or label):
         raise InputError(f"{run} is a sweep, which has its own figures; plot it alone, without --overlay and --label")

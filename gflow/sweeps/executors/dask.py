@@ -153,8 +153,9 @@ class Dask:
         with contextlib.suppress(Exception):
             self._client.close(timeout=PULSE)
         if self._cluster is not None:
+            # without a limit of time: nobody waits for this thread, and a cluster left half closed complains
             with contextlib.suppress(Exception):
-                self._cluster.close(timeout=PULSE)
+                self._cluster.close()
 
 
 def _silence() -> None:
