@@ -66,15 +66,17 @@ def time_fourgram(
     variance: Real = 1.0,
     mean: Real = 0.0,
 ) -> float:
-    """`T_I ~ 50/(d A_g^2 (s2 + mu^2)) + min(log L, log 1/sigma)/(d s2 A_g)` for tokens of mean mu, variance s2.
+    """`T_I ~ 49.5/(d A_g^2 s2) + min(log L, log 1/sigma)/(d s2 A_g)`, for tokens of mean 0 and variance s2.
 
-    From `Loss_G4 ~ 1/(4t)` and the start `d A_g^2 (s2 + mu^2)/2`, 1% of it is reached at `50/(d A_g^2 (s2 + mu^2))`;
-    the escape of (p21, v1) from 0 at rate `d s2 A_g` takes the logarithm; both are divided by d. Error O(1/A_g)
-    (derived, docs/theory.md).
+    While v1 follows p21, `d(r^-2)/dt = 2 d s2 A_g^2` with r = e^{-p21}, and Loss_G4 = r^2 times its start: r^2 falls
+    from 1 to 1% in `(100 - 1)/(2 d s2 A_g^2)`. The escape of (p21, v1) from 0 at rate `d s2 A_g` takes the logarithm.
+    Error O(1/A_g). For tokens with a mean mu the late law `Loss_G4 ~ 1/(4t)` alone: `50/(d A_g^2 (s2 + mu^2))` in place
+    of the first term, right to a constant over A_g^2 only (derived, docs/theory.md).
     """
     A = A_g(alpha_star)
     waiting = max(min(math.log(L), -math.log(sigma)), 0.0)
-    return 50.0 / (d * A**2 * (variance + mean**2)) + waiting / (d * variance * A)
+    decades = 50.0 if mean else 49.5
+    return decades / (d * A**2 * (variance + mean**2)) + waiting / (d * variance * A)
 
 
 def fourgram_late(t: Real) -> float:

@@ -37,7 +37,7 @@ def predict(
     - "unstable_manifold" (the default, and what the command line shows): with all terms that do not vanish as
       sigma -> 0, so a ratio away from 1 is an effect of finite sigma, not of a crude formula.
     `balanced=False`: wK or wQ starts elsewhere, which T_I, T_o and g do not know of; the others are then None.
-    T_I: `50/A_g^2 + min(log L, log 1/sigma)/A_g`, error O(1/A_g). T_o: `log(10)/K2(0)`. Sources: docs/theory.md.
+    T_I: `49.5/A_g^2 + min(log L, log 1/sigma)/A_g`, error O(1/A_g). T_o: `log(10)/K2(0)`. Sources: docs/theory.md.
     """
     induction, kind = loss.induction, problem.parametrization
     law = problem.tokens

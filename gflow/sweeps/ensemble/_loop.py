@@ -120,6 +120,8 @@ def advance(system: PlanarSystem, state: LaneState, policy: Policy) -> LaneState
 
 def _note(s: LaneState, y1: Plane, taken: Array, value: Reals, policy: Policy) -> Crossings:
     """The crossings, with those of the step from `s` to `y1`."""
+    if not policy.levels.shape[0]:
+        return s.crossings
 
     def level(k: Array, old: Crossings) -> Crossings:
         new = taken & ~old.seen[k] & (value <= policy.levels[k])
