@@ -103,3 +103,18 @@ def conserved(params: Any) -> Any:
 def separation_ratio(w_star: Real, alpha_star: Real, L: Real, sigma: Real, time: Real) -> float:
     """`T w*^2 / ((1+alpha*)^2 n log(1/sigma))`: tends to 1 (untied), 1/2 (tied) for T = T_II or T_III as sigma -> 0."""
     return time * w_star**2 * A_i(alpha_star) ** 2 / ((L - 2.0) * -math.log(sigma))
+
+
+def first_layer_rate(alpha_star: Real, L: Real, sigma: Real, d: int = 1) -> float:
+    """`d e^{p11}/dt -> d A_g sigma M`, `M = (1-e^{-sigma})/(1-e^{-n sigma})`: stage I, p11 alone, all else at sigma.
+
+    For large p11 the 4-gram part sees p11 through `c_0 = M (1-r)` only, r = e^{-p11}; up to terms of order sigma/A_g
+    (derived, docs/theory.md).
+    """
+    n = L - 2.0
+    return d * A_g(alpha_star) * sigma * math.expm1(-sigma) / math.expm1(-n * sigma)
+
+
+def fourgram_late_joint(t: Real) -> float:
+    """`Loss_G4 ~ 1/(2t)` when p11 is trained, too: each of two layers is as slow as the second is alone (derived)."""
+    return 0.5 / t

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from gflow.sweeps.ensemble.lanes import HORIZON, KINDS, Columns, Course, Lanes, 
 from gflow.sweeps.ensemble.polynomials import TablePolynomials
 
 LEVELS = ("T_o", "T_II", "T_III", "T_II_of_initial", "T_III_of_initial")
+DEGREES = 8  # of few lanes' polynomials, a multiple of this: compiling a program for each degree would cost far more
 _POWER = {"untied": 2.0, "tied": 4.0, "merged": 1.0}  # m of `InductionLanes`
 
 
@@ -83,6 +85,8 @@ def solve_induction(
     ended, counts = blank(len(lanes), len(names), len(curve)), {"needed": 0, "taken": 0}
     for order, shared in _groups(lanes, my, tables):
         degree = max(tables[number].degree for number in np.unique(lanes.table[order]))
+        if shared is None:
+            degree = DEGREES * math.ceil(degree / DEGREES)
         merged = bool(my.merged[order[0]])
 
         def make(chosen: np.ndarray, shared: Any = shared, degree: int = degree, merged: bool = merged) -> Batch:
@@ -145,7 +149,7 @@ def _groups(
         rest = []
         for number, table in enumerate(tables):
             mine = np.flatnonzero((lanes.table == number) & (my.merged == kind))
-            if 0 < len(mine) < few and len(tables) > 1:
+            if 0 < len(mine) < few:
                 rest.append(mine)
             elif len(mine):
                 add(mine, table)

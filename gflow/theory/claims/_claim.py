@@ -101,9 +101,12 @@ class Judged:
         e, m = self.expected, self.row.measured
         if e is None or m is None or not math.isfinite(m):
             return math.inf
-        middle = e.value if e.value is not None else max(min(m, e.high), e.low)
-        room = (e.high - middle) if m >= middle else (middle - e.low)
-        return abs(m - middle) / room if room > 0 and math.isfinite(room) else (0.0 if e.low <= m <= e.high else math.inf)
+        beyond = max(e.low - m, m - e.high, 0.0)
+        if e.value is None:
+            bound = e.low if m < e.low else e.high
+            return 1.0 + beyond / (abs(bound) + 1e-300) if beyond else 0.0
+        room = (e.high - e.value) if m >= e.value else (e.value - e.low)
+        return abs(m - e.value) / room if 0.0 < room < math.inf else (math.inf if beyond else 0.0)
 
 
 def judge_row(row: Row, law: Law) -> Judged:
