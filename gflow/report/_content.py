@@ -8,7 +8,7 @@ from typing import Any
 
 from gflow.report import _numbers, _schema
 
-TITLES = {"gflow verdicts": "Theorems, verified numerically", _schema.OWN_LOSS: "A loss of one's own, examined"}
+TITLES = {"gflow verdicts": "Theorems, verified numerically", _schema.OWN_LOSS: "Your own loss, verified numerically"}
 SYMBOLS = {"supported": "✓", "refuted": "✗", "undecided": "?"}
 
 
