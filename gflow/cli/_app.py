@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import cyclopts
 
 import gflow
-from gflow.cli import compare, info, integrate, matrices, plot, report, sweep, train
+from gflow.cli import compare, info, integrate, matrices, plot, report, sweep, train, verify
 from gflow.cli._output import Output
 from gflow.cli._signals import INTERRUPTED
 from gflow.errors import GflowError
@@ -32,6 +32,7 @@ app.command(train.app, name="train")
 train.app.command(matrices.matrices, name="matrices")
 app.command(compare.compare, name="compare")
 app.command(sweep.sweep, name="sweep")
+app.command(verify.verify, name="verify")
 app.command(plot.plot, name="plot")
 app.command(report.report, name="report")
 app.command(info.info, name="info")

@@ -8,6 +8,13 @@ import time
 from types import FrameType
 from typing import Any
 
+_heard = 0
+
+
+def heard() -> int:
+    """How many Ctrl-C computations have answered so far: what calls several of them asks whether it should go on."""
+    return _heard
+
 
 class Interrupt:
     """Context manager: the first SIGINT only raises `.asked`; a second one is an ordinary KeyboardInterrupt.
@@ -31,6 +38,8 @@ class Interrupt:
             signal.signal(signal.SIGINT, self._previous)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        global _heard
+        _heard += 1
         if self.asked:
             raise KeyboardInterrupt
         self.asked = True

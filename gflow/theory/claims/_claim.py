@@ -97,7 +97,7 @@ class Judged:
 
     @property
     def strain(self) -> float:
-        """How close to its bounds: 0 in the middle, 1 on a bound, more beyond; the claim is as good as its worst row."""
+        """How close to its bounds: 0 in the middle, 1 on a bound, more beyond; a claim is as good as its worst row."""
         e, m = self.expected, self.row.measured
         if e is None or m is None or not math.isfinite(m):
             return math.inf
@@ -126,7 +126,7 @@ def judge_row(row: Row, law: Law) -> Judged:
 
 
 def judge(rows: Sequence[Row], law: Law) -> tuple[str, list[Judged]]:
-    """One row of the regime that refutes is enough; all must support; rows that the law is silent about do not count."""
+    """One refuting row of the regime is enough; all must support; rows that the law is silent about do not count."""
     judged = [judge_row(row, law) for row in rows]
     counted = [one.verdict for one in judged if one.row.inside and one.expected is not None]
     if REFUTED in counted:

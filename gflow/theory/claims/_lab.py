@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from gflow.flows import GradientFlow, solve
+from gflow.flows._interrupt import heard
 from gflow.losses.induction import InductionProblem
 from gflow.sweeps.compute import compute_chunk
 from gflow.sweeps.ensemble.fourgram_block import solve_fourgram
@@ -69,6 +70,7 @@ class Lab:
         self.tell = tell or (lambda text: None)
         self._problems: dict[Any, InductionProblem] = {}
         self._kept: dict[Any, Any] = {}
+        self._heard = heard()
 
     @property
     def full(self) -> bool:
@@ -82,8 +84,15 @@ class Lab:
     def once(self, key: Any, make: Callable[[], Any]) -> Any:
         """`make()`, or what it gave when `key` was asked for before."""
         if key not in self._kept:
-            self._kept[key] = make()
+            found = make()
+            self.go_on()
+            self._kept[key] = found
         return self._kept[key]
+
+    def go_on(self) -> None:
+        """Raise the KeyboardInterrupt that a computation answered by returning what it had."""
+        if heard() != self._heard:
+            raise KeyboardInterrupt
 
     def problem(self, at: Point) -> InductionProblem:
         """The problem at a point; its tables are built once."""
@@ -186,7 +195,9 @@ def _frozen(at: Point) -> tuple[Any, ...]:
 
 def words(at: Point) -> str:
     """A point for people."""
-    return ", ".join(f"{key}={value:g}" if isinstance(value, float | int) else f"{key}={value}" for key, value in at.items())
+    return ", ".join(
+        f"{key}={value:g}" if isinstance(value, float | int) else f"{key}={value}" for key, value in at.items()
+    )
 
 
 def slope(x: Sequence[float], y: np.ndarray, error: np.ndarray) -> tuple[float, float]:

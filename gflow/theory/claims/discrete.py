@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import numpy as np
 
 from gflow.theory import limits, manifold, plateau
@@ -107,7 +106,8 @@ CLAIMS = [
     Claim(
         name="adam-no-plateau",
         title="Adam on the scalar model has no plateau",
-        statement="Adam moves every parameter by about lr per step, however small its gradient, so the exponential growth "
+        statement="Adam moves every parameter by about lr per step, however small its gradient, so the exponential "
+        "growth "
         "that makes the plateau does not happen.",
         formula="(T_II - T_o)/T_o << 1,   |delta v2| ~ lr per step",
         source="docs/training.md; measured",
@@ -119,9 +119,9 @@ CLAIMS = [
             "no plateau, lr per step",
             {SPAN: lambda p: between(-0.1, 0.1), MOVED: lambda p: about(1.0, 0.25)},
         ),
-        control=lambda lab: Law("as the flow", "a plateau five times as long as the way to it", {
-            SPAN: lambda p: about(5.2, 0.1)
-        }),
+        control=lambda lab: Law(
+            "as the flow", "a plateau five times as long as the way to it", {SPAN: lambda p: about(5.2, 0.1)}
+        ),
     ),
     Claim(
         name="boolean-tokens",

@@ -1,28 +1,16 @@
-"""Leaving the plateau: T_II and T_III, their exponents in L, sigma, alpha*, w*, and their constants."""
+"""Leaving the plateau: T_II and T_III, their slope in log(1/sigma), their constants."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
-
-import numpy as np
 
 from gflow.theory import limits, manifold, plateau
 from gflow.theory.claims._claim import Claim, Expected, Law, Plot, Row, about
-from gflow.theory.claims._lab import REFERENCE, Lab, Point, grid, point
+from gflow.theory.claims._lab import REFERENCE, Lab, Point, grid
 
 SLOPE_II, SLOPE_III = "dT_II/dlog(1/sigma)", "dT_III/dlog(1/sigma)"
 RATIO = "T_III w*^2/((1+alpha*)^2 n log(1/sigma))"
-EXPONENT_L = "exponent of n in T_III"
-CURVED, POWER = "exponent of log(1/sigma) in T_III", "exponent of 1/sigma in dT_III/dlog(1/sigma)"
-EXPONENT_A, EXPONENT_A_SLOPE = "exponent of 1+alpha* in T_III", "exponent of 1+alpha* in dT_III/dlog(1/sigma)"
-EXPONENT_W, EXPONENT_W_SLOPE = "exponent of w* in T_III", "exponent of w* in dT_III/dlog(1/sigma)"
-SCALE: dict[str, Callable[[Point], float]] = {
-    "L": lambda p: p["L"] - 2.0,
-    "alpha_star": lambda p: 1.0 + p["alpha_star"],
-    "w_star": lambda p: p["w_star"],
-}
 BY = {SLOPE_II: "T_II", SLOPE_III: "T_III"}
 
 
@@ -30,7 +18,9 @@ def _kind(at: Point) -> str:
     return {**REFERENCE, **at}["parametrization"]
 
 
-def _slopes(lab: Lab, points: Sequence[Point], low: float, high: float) -> list[tuple[dict[str, float], dict[str, float]]]:
+def slopes(
+    lab: Lab, points: Sequence[Point], low: float, high: float
+) -> list[tuple[dict[str, float], dict[str, float]]]:
     """Of each point: {quantity: slope} and {quantity: error} of T_II, T_III between two sigmas."""
     pairs = [dict(at) | {"sigma_init": sigma} for at in points for sigma in (high, low)]
     found = lab.times(pairs, ("T_II", "T_III"))
@@ -49,7 +39,7 @@ def _measured_slopes(lab: Lab) -> list[Row]:
     points = [*grid(w_star=[0.5, 1.0], L=lab.choose([100], [100, 1e4])), *grid(parametrization="tied")]
     points += lab.choose([], [*grid(alpha_star=[0.3, 3.0]), *grid(tokens="rademacher"), *grid(d=4, w_star=0.5)])
     rows = []
-    for at, (value, error) in zip(points, _slopes(lab, points, 1e-8, 1e-6), strict=True):
+    for at, (value, error) in zip(points, slopes(lab, points, 1e-8, 1e-6), strict=True):
         rows += [Row(name, at | {"sigma_init": 1e-6}, value[name], error[name]) for name in BY]
     return rows
 
@@ -95,57 +85,6 @@ def _limit(lab: Lab, at: Point) -> Expected:
     return about(limits.separation_ratio(at["w_star"], at["alpha_star"], at["L"], at["sigma_init"], time), 0.02)
 
 
-def _between(lab: Lab, quantity: str, points: list[dict[str, Any]], x: str, of: str, inside: Any) -> list[Row]:
-    """Exponents of x (n, 1+alpha*, w*) in T_III ("time") or in its slope, between neighbouring points."""
-    if of == "slope":
-        values, errors = np.array([(v[SLOPE_III], e[SLOPE_III]) for v, e in _slopes(lab, points, 1e-9, 1e-7)]).T
-    else:
-        found = lab.times(points, ("T_III",))
-        values, errors = found.time["T_III"], found.error["T_III"]
-    rows = []
-    for i in range(len(points) - 1):
-        low, high = points[i], points[i + 1]
-        step = math.log(SCALE[x](high) / SCALE[x](low))
-        exponent = math.log(values[i + 1] / values[i]) / step
-        noise = (errors[i] / values[i] + errors[i + 1] / values[i + 1]) / abs(step)
-        rows.append(Row(quantity, low, exponent, float(noise), inside=inside(low)))
-    return rows
-
-
-def _in_L(lab: Lab) -> list[Row]:
-    rows = []
-    for sigma in lab.choose([1e-6], [1e-2, 1e-6]):
-        points = grid(L=[30, 100, 1e3, 1e4, 1e5, 1e6], sigma_init=sigma, w_star=0.5)
-        rows += _between(lab, EXPONENT_L, points, "L", "time", lambda p: p["L"] >= 100)
-    return rows
-
-
-def _in_sigma(lab: Lab) -> list[Row]:
-    """Four sigmas: how does the slope between the first two differ from that between the last two?"""
-    rows = []
-    for at in grid(w_star=[0.5, 1.0], L=lab.choose([100], [100, 1e4])):
-        near, far = _slopes(lab, [at], 1e-4, 1e-3)[0], _slopes(lab, [at], 1e-10, 1e-8)[0]
-        s, e = (near[0][SLOPE_III], far[0][SLOPE_III]), (near[1][SLOPE_III], far[1][SLOPE_III])
-        x = -math.log(math.sqrt(1e-3 * 1e-4)), -math.log(math.sqrt(1e-8 * 1e-10))
-        change, noise = math.log(s[1] / s[0]), e[0] / s[0] + e[1] / s[1]
-        here = at | {"sigma_init": 1e-3}
-        rows.append(Row(CURVED, here, 1.0 + change / math.log(x[1] / x[0]), noise / math.log(x[1] / x[0])))
-        rows.append(Row(POWER, here, change / (x[1] - x[0]), noise / (x[1] - x[0])))
-    return rows
-
-
-def _in_alpha(lab: Lab) -> list[Row]:
-    points = grid(alpha_star=[0.1, 0.3, 1.0, 3.0, 10.0], sigma_init=1e-8, w_star=0.5)
-    rows = _between(lab, EXPONENT_A_SLOPE, points, "alpha_star", "slope", lambda p: True)
-    return rows + _between(lab, EXPONENT_A, points, "alpha_star", "time", lambda p: p["alpha_star"] >= 1.0)
-
-
-def _in_w(lab: Lab) -> list[Row]:
-    points = grid(w_star=[0.3, 0.5, 0.7, 1.0], L=1e4, sigma_init=1e-8)
-    rows = _between(lab, EXPONENT_W_SLOPE, points, "w_star", "slope", lambda p: p["w_star"] < 0.7)
-    return rows + _between(lab, EXPONENT_W, points, "w_star", "time", lambda p: False)
-
-
 def _predicted(lab: Lab, at: Point, name: str, relative: float) -> Expected:
     induction = lab.induction(at)
     level = plateau.plateau_level(induction) * {"T_II": 0.99, "T_III": 0.01}[name]
@@ -156,24 +95,6 @@ def _predicted(lab: Lab, at: Point, name: str, relative: float) -> Expected:
 def _scaled(expected: Expected, factor: float) -> Expected:
     value = expected.value or 0.0
     return Expected(value * factor, expected.low + (factor - 1.0) * value, expected.high + (factor - 1.0) * value)
-
-
-def _leading(lab: Lab, at: Point) -> float:
-    """The theory's time at large L and small sigma."""
-    power = {"untied": 1.0, "tied": 2.0}[_kind(at)]
-    rate = limits.growth_rate_large_L(lab.problem(at).tokens, at["L"], at["alpha_star"], at["w_star"])
-    return limits.escape_leading(-math.log(at["sigma_init"]), power * rate)
-
-
-def _theory(lab: Lab, x: str, tolerance: float) -> Callable[[Point], Expected]:
-    """The exponent of x in the theory's time."""
-
-    def expect(at: Point) -> Expected:
-        other = dict(at) | {x: at[x] * 1.01}
-        step = math.log(SCALE[x](other) / SCALE[x](at))
-        return about(math.log(_leading(lab, other) / _leading(lab, at)) / step, 0.0, tolerance)
-
-    return expect
 
 
 def _inverse_rate(lab: Lab, relative: float) -> Callable[[Point], Expected]:
@@ -219,7 +140,9 @@ CLAIMS = [
             "log(1/sigma)/g without the constant",
             {
                 "T_III": lambda p: about(
-                    limits.escape_leading(-math.log(p["sigma_init"]), plateau.growth_rate(lab.induction(p), _kind(p)) or 1.0),
+                    limits.escape_leading(
+                        -math.log(p["sigma_init"]), plateau.growth_rate(lab.induction(p), _kind(p)) or 1.0
+                    ),
                     1e-5,
                 )
             },
@@ -232,11 +155,14 @@ CLAIMS = [
         formula="T_III w*^2/((1+alpha*)^2 n log(1/sigma)) -> 1 (untied), 1/2 (tied)",
         source=f"[WYEW]: {ESCAPE}; constant derived, docs/theory.md",
         assumptions="L >= 1e4, sigma = 1e-8, w* = 0.5, d = 1, Gaussian",
-        rule="The ratio is within 2% of its limit. It tends there only as 1/log(1/sigma): the table of onsets says from "
+        rule="The ratio is within 2% of its limit. It tends there only as 1/log(1/sigma): the table of onsets says "
+        "from "
         "where other tolerances hold.",
         measure=_ratios,
         law=lambda lab: Law("1", "ratio -> 1, 1/2", {RATIO: lambda p: _limit(lab, p)}),
-        control=lambda lab: Law("5% more", "constants 1.05 and 0.525", {RATIO: lambda p: _scaled(_limit(lab, p), 1.05)}),
+        control=lambda lab: Law(
+            "5% more", "constants 1.05 and 0.525", {RATIO: lambda p: _scaled(_limit(lab, p), 1.05)}
+        ),
         plot=Plot(RATIO, "L", "T_III over its leading order", by="sigma_init"),
     ),
     Claim(
@@ -259,7 +185,8 @@ CLAIMS = [
         formula="T_III = a + b log(1/sigma)^p with p = 1;   T_III != a + b sigma^-q with q > 0",
         source=f"[WYEW]: {ESCAPE}",
         assumptions="sigma <= 1e-3",
-        rule="From the slopes between sigma = 1e-3 and 1e-4 and between 1e-8 and 1e-10: p is 1 up to 0.02, q is 0 up to "
+        rule="From the slopes between sigma = 1e-3 and 1e-4 and between 1e-8 and 1e-10: p is 1 up to 0.02, q is 0 up "
+        "to "
         "0.005.",
         measure=_in_sigma,
         law=lambda lab: Law(
@@ -292,7 +219,8 @@ CLAIMS = [
         statement="What each factor of sigma costs is inversely proportional to w*^2.",
         formula="d log(dT_III/dlog(1/sigma)) / d log w* -> -2",
         source=f"[WYEW]: {ESCAPE}",
-        assumptions="L = 1e4, w* <= 0.7; in T_III itself the constant, which depends on w*, is lost only against log(1/sigma)",
+        assumptions="L = 1e4, w* <= 0.7; in T_III itself the constant, which depends on w*, is lost only against "
+        "log(1/sigma)",
         rule="The exponent in the slope is -2 up to 0.01.",
         measure=_in_w,
         law=lambda lab: Law(
@@ -301,7 +229,9 @@ CLAIMS = [
             {EXPONENT_W: _theory(lab, "w_star", 0.05), EXPONENT_W_SLOPE: _theory(lab, "w_star", 0.01)},
         ),
         control=lambda lab: Law(
-            "one weight", "w*^-1, as for one weight in place of two", {EXPONENT_W_SLOPE: lambda p: about(-1.0, 0.0, 0.01)}
+            "one weight",
+            "w*^-1, as for one weight in place of two",
+            {EXPONENT_W_SLOPE: lambda p: about(-1.0, 0.0, 0.01)},
         ),
     ),
 ]

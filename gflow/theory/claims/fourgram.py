@@ -159,7 +159,8 @@ CLAIMS = [
     Claim(
         name="phase-I-order-one",
         title="Phase I lasts O(1): T_I settles as L grows, and as sigma falls",
-        statement="At a fixed sigma the time to learn the 4-gram part tends to a limit as L grows; at a fixed L it tends "
+        statement="At a fixed sigma the time to learn the 4-gram part tends to a limit as L grows; at a fixed L it "
+        "tends "
         "to a limit as sigma falls.",
         formula="dT_I/dlog L -> 0 at fixed sigma,  dT_I/dlog(1/sigma) -> 0 at fixed L",
         source="[WYEW], phase I",
@@ -198,7 +199,8 @@ CLAIMS = [
     Claim(
         name="fourgram-late",
         title="The 4-gram part ends algebraically: Loss_G4 4t -> 1",
-        statement="Loss_G4 never settles exponentially: it falls as 1/(4t) whatever alpha*, L and d, and p21 grows like "
+        statement="Loss_G4 never settles exponentially: it falls as 1/(4t) whatever alpha*, L and d, and p21 grows "
+        "like "
         "half the logarithm of t.",
         formula="Loss_G4 4t -> 1,   p21 ~ log(2 d A_g^2 t)/2",
         source="derived, docs/theory.md (phase IV)",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -54,7 +55,7 @@ def _decay(lab: Lab) -> list[Row]:
 @eqx.filter_jit
 def _squared_gradient(loss: Any, params: Any) -> Any:
     def one(p: Any) -> Any:
-        leaves = [g for g in jax.tree.leaves(jax.grad(lambda q: loss(q))(p))]
+        leaves = jax.tree.leaves(jax.grad(lambda q: loss(q))(p))
         return sum(jnp.sum(jnp.square(g)) for g in leaves)
 
     return jax.vmap(one)(params)
@@ -67,7 +68,7 @@ def _descent(lab: Lab) -> list[Row]:
     for at in grid(parametrization=kinds, sigma_init=1e-3) + lab.choose([], grid(tokens="rademacher", L=40)):
         run = lab.run(at, tail=1.0)
         ends = run.step_times
-        fine = np.unique(np.concatenate([np.linspace(a, b, 9) for a, b in zip(ends, ends[1:], strict=False)]))
+        fine = np.unique(np.concatenate([np.linspace(a, b, 9) for a, b in itertools.pairwise(ends)]))
         total = run.losses_at(fine)["total"]
         rise = float(np.max(np.diff(total)) / total[0])
         rows.append(Row(RISE, at, max(rise, 0.0), 1e-13))
@@ -103,7 +104,7 @@ def _blocks(lab: Lab) -> list[Row]:
         run, loss = lab.run(at), lab.loss(at)
         for t in (0.0, run.milestones["T_I"].time, run.milestones["T_III"].time):
             here = jax.tree.map(jnp.asarray, run.at(t))
-            hessian = jax.hessian(lambda p: loss(p))(here)
+            hessian = jax.hessian(loss)(here)
             mixed = [getattr(getattr(hessian, a), b) for a in ("p21", "v1") for b in ("v2", "wK", "wQ")]
             rows.append(Row(MIXED, at | {"t": float(t)}, float(np.max(np.abs(mixed))), 0.0))
         rows.append(Row(FAST, at | {"t": float(t)}, float(hessian.v1.v1), 1e-12))
@@ -143,7 +144,8 @@ CLAIMS = [
         formula="dLoss/dt = -|grad Loss|^2 <= 0",
         source="definition of the flow; docs/theory.md",
         assumptions="none",
-        rule="At nine points of every step the loss is nowhere above an earlier one by more than 1e-10 of its start, and "
+        rule="At nine points of every step the loss is nowhere above an earlier one by more than 1e-10 of its start, "
+        "and "
         "its drop equals the integral to 1e-5.",
         measure=_descent,
         law=lambda lab: Law(
@@ -164,24 +166,24 @@ CLAIMS = [
         measure=_balance,
         law=lambda lab: Law("conserved", "no change", {DRIFT: lambda p: between(-1e-9, 1e-7)}),
         control=lambda lab: Law(
-            "balances", "wK and wQ become equal", {
-                DRIFT: lambda p: about(abs(p["wK_init"] ** 2 - p["wQ_init"] ** 2) / (2.0 * p["w_star"] ** 2), 0.5)
-            }
+            "balances",
+            "wK and wQ become equal",
+            {DRIFT: lambda p: about(abs(p["wK_init"] ** 2 - p["wQ_init"] ** 2) / (2.0 * p["w_star"] ** 2), 0.5)},
         ),
     ),
     Claim(
         name="blocks-independent",
         title="At p11 = inf the flow splits, and the 4-gram block relaxes at rate 1",
-        statement="(p21, v1) and (v2, wK, wQ) do not interact; the fast rate of the first is 1 whatever L, which makes one "
+        statement="(p21, v1) and (v2, wK, wQ) do not interact; the fast rate of the first is 1 whatever L, which makes "
+        "one "
         "system of both stiff.",
         formula="d^2 Loss / d(p21, v1) d(v2, wK, wQ) = 0;   d^2 Loss_G4/dv1^2 -> 1",
         source="docs/theory.md, the flow splits",
         assumptions="p11 = inf",
-        rule="All six mixed derivatives are exactly 0 along a run; the derivative in v1 at T_III is tanh(p21/2), p21 of the late law, to 1%.",
+        rule="All six mixed derivatives are exactly 0 along a run; the derivative in v1 at T_III is tanh(p21/2), p21 "
+        "of the late law, to 1%.",
         measure=_blocks,
-        law=lambda lab: Law(
-            "split", "no mixed derivative", {MIXED: lambda p: about(0.0), FAST: _fast}
-        ),
+        law=lambda lab: Law("split", "no mixed derivative", {MIXED: lambda p: about(0.0), FAST: _fast}),
         control=lambda lab: Law("slow", "the 4-gram block relaxes at 1/n", {FAST: lambda p: about(1.0 / p["L"], 0.01)}),
     ),
 ]

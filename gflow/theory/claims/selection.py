@@ -1,4 +1,4 @@
-"""Laws and exponents by other means: selection out of sample, differentiation through the flow, the saddle's Hessian."""
+"""Laws and exponents by other means: selection out of sample, differentiation, the saddle's Hessian."""
 
 from __future__ import annotations
 
@@ -124,7 +124,8 @@ CLAIMS = [
     Claim(
         name="law-selection",
         title="Two weights in a product wait for log(1/s), three for 1/s",
-        statement="Among a constant, log(1/s), 1/s, a power and a power of the log, the error out of sample selects the "
+        statement="Among a constant, log(1/s), 1/s, a power and a power of the log, the error out of sample selects "
+        "the "
         "logarithm for T_III and for the chain of depth 2, and a power for depth 3.",
         formula="T_III ~ a + log(1/sigma)/g;   depth 2: log(1/s);   depth 3: 1/s",
         source="[SMG]; closed forms of the chains; [WYEW] for T_III",
@@ -146,12 +147,14 @@ CLAIMS = [
     Claim(
         name="exponents-pointwise",
         title="Pointwise exponents, by differentiation through the flow",
-        statement="The exponents of T_III in n, 1+alpha* and w*, differentiated through the flow and the crossing, are 1, "
+        statement="The exponents of T_III in n, 1+alpha* and w*, differentiated through the flow and the crossing, are "
+        "1, "
         "2 and -2 up to what log(1/sigma) has not yet outgrown; a regression over a sweep finds the same.",
         formula="d log T_III/d log n -> 1, /d log(1+alpha*) -> 2, /d log w* -> -2;   dT_III/dlog(1/sigma) = 1/g",
         source="[WYEW]: T ~ L log(1/sigma) (1+alpha*)^2/w*^2; docs/exponents.md",
         assumptions="L >= 1e3, sigma = 1e-8, w* = 0.5",
-        rule="Exponents to 0.005, 0.03 and 0.1; the slope is 1/g to 1e-4; the regression's exponent, with its 95% interval, "
+        rule="Exponents to 0.005, 0.03 and 0.1; the slope is 1/g to 1e-4; the regression's exponent, with its 95% "
+        "interval, "
         "is the pointwise one to 0.001.",
         measure=_exponents,
         law=lambda lab: Law(
@@ -170,7 +173,8 @@ CLAIMS = [
     Claim(
         name="plateau-saddle",
         title="The plateau is a saddle with one weak unstable direction, of eigenvalue -rho",
-        statement="At (v_p, 0, 0) the Hessian of Loss_IH has exactly one negative eigenvalue, -rho (tied: -2 rho), along "
+        statement="At (v_p, 0, 0) the Hessian of Loss_IH has exactly one negative eigenvalue, -rho (tied: -2 rho), "
+        "along "
         "wK = wQ; the stiff one is K2(0).",
         formula="eigenvalues K2(0), rho, -rho (untied);  K2(0), -2 rho (tied)",
         source="derived, docs/landscape.md",

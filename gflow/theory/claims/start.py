@@ -73,7 +73,8 @@ CLAIMS = [
         formula="|dv2/dt| ~ 1/L;   n |dv2/dt| -> A_i - sigma",
         source="[WYEW], four phases (order); constant derived, docs/theory.md",
         assumptions="p11 = inf, Gaussian tokens; the limit for L >= 1e4",
-        rule="The exact loss is differentiated at the start. L |dv2/dt| must equal A_i K1 - sigma K2 (times L) to 1e-7, "
+        rule="The exact loss is differentiated at the start. L |dv2/dt| must equal A_i K1 - sigma K2 (times L) to "
+        "1e-7, "
         "and n |dv2/dt| its limit to 1%.",
         measure=_only(V2, V2_N),
         law=lambda lab: Law(
@@ -91,7 +92,8 @@ CLAIMS = [
     Claim(
         name="initial-rate-wK",
         title="At the start wK grows at a rate sigma A_i w*^2/n",
-        statement="With every parameter at sigma, wK and wQ grow relative to themselves at a rate that is sigma times a "
+        statement="With every parameter at sigma, wK and wQ grow relative to themselves at a rate that is sigma times "
+        "a "
         "constant over L: the quadratic product starts slower than v2.",
         formula="|dwK/dt| / wK = A_i sigma K1' - sigma^2 K2'/2 ~ A_i w*^2 sigma / n",
         source="[WYEW], four phases (order); constant derived, docs/theory.md",
@@ -129,5 +131,3 @@ CLAIMS = [
         expected_verdict=REFUTED,
     ),
 ]
-
-
