@@ -17,6 +17,7 @@ from gflow.io.atomic import atomic_path, check_writable
 
 SUFFIXES = (".png", ".pdf", ".svg")
 MOST = 6  # runs on one figure
+LANDSCAPE = "landscape"  # the kind of figure that a run has beside its own
 HDF5 = b"\x89HDF\r\n\x1a\n"  # how the files begin
 
 
@@ -35,7 +36,10 @@ def plot(
     ] = None,
     kind: Annotated[
         str | None,
-        Parameter(group=OUTPUT, help="Of a sweep: scaling, ratio or phase. [default: what its axes suit]"),
+        Parameter(
+            group=OUTPUT,
+            help="Of a sweep: scaling, ratio or phase. Of a run: landscape. [default: what its axes suit, the phases]",
+        ),
     ] = None,
     select: Annotated[
         list[str] | None,
@@ -60,6 +64,8 @@ def plot(
     chosen = _chosen(kind, select, sweep=store)
     if store and (others or overlay or label):
         raise InputError(f"{run} is a sweep, which has its own figures; plot it alone, without --overlay and --label")
+    if kind == LANDSCAPE and (others or overlay or label):
+        raise InputError(f"kind = {LANDSCAPE!r} shows one run; give one file, without --overlay and --label")
     for file in () if store else files:
         _check_readable(file)
     check_writable(out, overwrite)
@@ -68,7 +74,10 @@ def plot(
         if store:
             draw_sweep(run, out, overwrite, kind=kind, chosen=chosen)
         else:
-            _draw_runs(dict(zip(names, files, strict=True)), out, overwrite, over=overlay, named=bool(label))
+            if kind == LANDSCAPE:
+                draw_landscape(run, out, overwrite, output)
+            else:
+                _draw_runs(dict(zip(names, files, strict=True)), out, overwrite, over=overlay, named=bool(label))
     if common.json:
         output.document({"status": "done", "run": run, "others": list(others), "figure": out})
     else:
@@ -91,10 +100,12 @@ def _draw_runs(files: Mapping[str, str], path: str, overwrite: bool, *, over: bo
 
 
 def _chosen(kind: str | None, select: Sequence[str] | None, *, sweep: bool) -> dict[str, str]:
-    """The pairs of --select. Raises InputError; --kind and --select are for sweeps."""
+    """The pairs of --select. Raises InputError; --select, and every --kind but landscape, are for sweeps."""
     if kind is not None:
-        Choice(("scaling", "ratio", "phase"))("kind", kind)
-    if not sweep and (kind or select):
+        Choice(("scaling", "ratio", "phase", LANDSCAPE))("kind", kind)
+    if sweep and kind == LANDSCAPE:
+        raise InputError(f"kind = {LANDSCAPE!r} is for a run of gflow integrate; for a sweep: scaling, ratio or phase")
+    if not sweep and (select or (kind and kind != LANDSCAPE)):
         raise InputError(f"{'kind' if kind else 'select'} is for the store of a sweep; leave it out for a run")
     pairs = {}
     for text in select or ():
@@ -117,6 +128,35 @@ def draw_sweep(
 
     with gflow.load(store) as data:
         _save(sweep_figure(data, kind, chosen), path, overwrite)
+
+
+def draw_landscape(file: str, path: str, overwrite: bool, output: Output) -> None:
+    """Draw the Hessian along a run of gflow integrate, on the loss that its file describes. Raises InputError."""
+    import gflow
+    from gflow.cli._prepare import make_loss
+    from gflow.config import resolve
+    from gflow.io.compilation import prefer_quick_compilation
+    from gflow.losses.induction.plan import make_problem
+    from gflow.plots.landscape import landscape
+
+    gflow.enable_compilation_cache()
+    prefer_quick_compilation()
+    traj = gflow.load(file)
+    settings = {key: value for key, value in (traj.provenance.get("config") or {}).items() if value is not None}
+    wanted = f"kind = {LANDSCAPE!r} needs a run of gflow integrate of the induction head with an exact loss; {file} "
+    if hasattr(traj, "steps") or hasattr(traj, "singular_KQ"):
+        raise InputError(f"{wanted}is one of gflow train; leave --kind out")
+    if "loss" in settings or not {"fourgram", "induction"} <= set(traj.losses):
+        raise InputError(f"{wanted}has another loss; leave --kind out")
+    if hasattr(traj, "stages"):
+        raise InputError(f"{wanted}has the stages of layer-wise training; leave --kind out")
+    if not {"L", "alpha_star", "w_star"} <= set(settings):
+        raise InputError(f"{wanted}does not say which problem it solved; save it with gflow integrate --out")
+    config = resolve(settings, {})
+    if config.evaluate == "sampled":
+        raise InputError(f"{wanted}has a sampled one; leave --kind out")
+    problem = make_problem(config)
+    _save(landscape(traj, make_loss(problem, config, output), problem), path, overwrite)
 
 
 def draw(traj: Any, path: str, overwrite: bool) -> None:
