@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -230,3 +232,12 @@ def test_what_cannot_be_used() -> None:
         tools.spectrum(lambda p: jnp.abs(p) ** 2, jnp.asarray(1j))
     # whole numbers count as reals
     assert tools.spectrum(lambda p: p["a"] ** 2, {"a": 2}).eigenvalues == pytest.approx([2.0])
+
+
+def test_the_python_blocks_of_the_page_run() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "landscape.md").read_text()
+    names: dict[str, Any] = {}
+    blocks = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 3
+    for block in blocks:
+        exec(block, names)
