@@ -27,7 +27,7 @@ def _solution_error(path: Path, rtol: float) -> np.ndarray:
              for leaf in jax.tree.leaves(path.traj.at(path.times))]  # fmt: skip
     entries = sum(int(np.size(leaf)) for leaf in jax.tree.leaves(path.traj.initial))
     size = np.max(np.stack(sizes), axis=0) * np.sqrt(entries)
-    eps = np.finfo(float).eps
+    eps = float(np.finfo(path.levels.dtype).eps)
     return ROUNDINGS * eps * np.maximum.accumulate(np.abs(path.levels)) + 4.0 * rtol * np.sqrt(path.squared) * size
 
 
@@ -64,6 +64,6 @@ def rate(path: Path, rtol: float) -> Balance:
     total = max(float(np.sum(np.abs(change))), float(np.sum(halves)))
     if not total > 0:
         return Balance(0.0, 0.0)
-    rounding = len(starts) * np.finfo(float).eps * float(np.max(np.abs(at_start)))
+    rounding = len(starts) * float(np.finfo(path.levels.dtype).eps) * float(np.max(np.abs(at_start)))
     off = float(np.sum(np.abs(change - halves)))
     return Balance(off / total, float((np.sum(np.abs(halves - whole)) + rounding) / total) + 30.0 * rtol)

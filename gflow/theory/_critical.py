@@ -136,17 +136,19 @@ def refine(loss: Any, params: PyTree) -> PyTree:
 
 @eqx.filter_jit
 def _refine(loss: Any, params: PyTree) -> PyTree:
-    y, back = ravel_pytree(params)
+    own, back = ravel_pytree(params)
+    # the search in the widest precision there is, the loss in its own
+    y = own.astype(float)
 
     def gradient(x: Float[Array, " m"], _: Any) -> Float[Array, " m"]:
-        return jax.grad(lambda q: jnp.asarray(loss(back(q))))(x)
+        return jax.grad(lambda q: jnp.asarray(loss(back(q))))(x.astype(own.dtype)).astype(float)
 
     size = jnp.linalg.norm(gradient(y, None))
     unit = jnp.where(size > 0, size, 1.0)
     solver = optx.LevenbergMarquardt(rtol=1e-12, atol=1e-14)
     found = optx.least_squares(lambda x, a: gradient(x, a) / unit, solver, y, max_steps=ITERATIONS, throw=False).value
     better = jnp.linalg.norm(gradient(found, None)) < size
-    return back(jnp.where(better, found, y))
+    return back(jnp.where(better, found, y).astype(own.dtype))
 
 
 def _size(params: PyTree) -> float:

@@ -202,11 +202,9 @@ def _critical(found: Examination) -> dict[str, Any]:
         formula="|grad Loss| has a minimum in t, near a point with grad Loss = 0",
         rule=f"|grad Loss| has a minimum with phases {DEPTH:g} times as fast before (or the start) and after, and a "
         "search for grad Loss = 0 from there ends nearby",
-        control={
-            "name": "no-slow-place",
-            "statement": "the speed |grad Loss| has no minimum on the way",
-            "rejected": bool(rows),
-        },
+        control={"name": "slow-place", "statement": "|grad Loss| has a minimum on the way", "rejected": True}
+        if verdict == REFUTED
+        else {"name": "no-slow-place", "statement": "|grad Loss| has no minimum on the way", "rejected": bool(rows)},
     )  # fmt: skip
 
 
@@ -232,11 +230,9 @@ def _plateaus(found: Examination) -> dict[str, Any]:
         formula=f"d(t): Loss(t) - Loss(t + d) = {FALL:g} (Loss(0) - Loss(end)); a plateau is a local maximum of d",
         rule=f"d is at least {SHARE:.0%} of the time to 99% of the drop, and followed by phases {CONTRAST:g} times as "
         "fast; start and end are solved for on the dense solution",
-        control={
-            "name": "even-pace",
-            "statement": "the loss falls at its mean pace all along",
-            "rejected": any(row["verdict"] == SUPPORTED for row in rows),
-        },
+        control={"name": "pause", "statement": "the loss falls ten times more slowly for a while", "rejected": True}
+        if verdict == REFUTED
+        else {"name": "even-pace", "statement": "the loss falls at its mean pace", "rejected": verdict == SUPPORTED},
     )  # fmt: skip
 
 

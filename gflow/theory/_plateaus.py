@@ -103,7 +103,7 @@ def plateaus(path: Path) -> list[Plateau]:
     """All plateaus of a path, in order of time (see the module); their ends solve the definition on the dense path."""
     drop = path.drop
     # a fall that rounding could make is none
-    if len(path.times) < 8 or not drop > 1e4 * np.finfo(float).eps * np.max(np.abs(path.levels)):
+    if len(path.times) < 8 or not drop > 1e4 * np.finfo(path.levels.dtype).eps * np.max(np.abs(path.levels)):
         return []
     levels = np.minimum.accumulate(path.levels)
     total = _when(path.times, levels, levels[0] - DONE * drop) - path.times[0]
@@ -116,7 +116,7 @@ def plateaus(path: Path) -> list[Plateau]:
         share = (end - start) / total
         if share >= SHARE:
             level = float(path.levels[0]) - (done + FALL / 2) * drop
-            found.append(Plateau(start, end, level, done, share))
+            found.append(Plateau(start, end, float(level), float(done), float(share)))
     return found
 
 

@@ -33,7 +33,7 @@ SCALES = {  # effort -> the scales of the initial values
     "full": tuple(10.0 ** (-k / 4) for k in range(17)),
 }
 MAX_STEPS = 20_000
-RTOL = 3e-9
+RTOL = {4: 1e-5, 8: 3e-9}  # by the bytes of a number
 LOOSER = 32.0  # the tolerance of the second solve, whose difference is the error of a plateau's length
 AT_REST = 1e-3  # of 1 + |theta|: how far from the end of the run its critical point may be
 
@@ -140,7 +140,7 @@ def examine(
     *,
     scales: Sequence[float] | None = None,
     t1: float | None = None,
-    rtol: float = RTOL,
+    rtol: float | None = None,
     max_steps: int = MAX_STEPS,
     progress: Callable[[str], None] | None = None,
 ) -> Examination:
@@ -160,6 +160,8 @@ def examine(
         raise InputError("the initial values must be finite numbers")
     if t1 is not None and not (np.isfinite(t1) and t1 > 0):
         raise InputError(f"t1={t1:g} must be a positive finite number; the flow starts at t = 0")
+    if rtol is None:
+        rtol = RTOL[min(leaf.dtype.itemsize for leaf in jax.tree.leaves(params))]
     tell = progress or (lambda _: None)
     runs: list[ScaleRun] = []
     status = "done"

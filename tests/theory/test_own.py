@@ -187,6 +187,14 @@ def test_an_infimum_at_infinity_is_no_minimum() -> None:
     assert "infinity" in said["converged"]["reason"]
 
 
+def test_single_precision_is_kept_and_judged_by_its_own_roundings() -> None:
+    found = examine(ChainLoss(2), jnp.asarray(0.1, jnp.float32), scales=[1.0, 0.1, 0.01])
+    said = verdicts(found)
+    assert said["monotone"]["verdict"] == said["plateaus"]["verdict"] == "supported"
+    assert said["rate"]["verdict"] != "refuted"
+    assert found.tracks[0].slopes[-1] == pytest.approx(1.0, abs=0.01)
+
+
 def test_theta_0_equal_to_0_has_no_scales() -> None:
     found = examine(ChainLoss(2), jnp.asarray(0.0))
     (run,) = found.runs
