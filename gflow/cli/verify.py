@@ -146,29 +146,34 @@ def _theory(output: Output, chosen: Sequence[str], effort: str, out: str | None,
     output.phase("loading JAX")
     entries: list[dict[str, Any]] = []
 
-    def leave() -> None:
+    def partial() -> dict[str, Any]:
         from gflow.theory.verify import document as put_together
 
-        partial = put_together(entries, [], effort, time.perf_counter() - began, "interrupted")
-        problems: dict[str, str] = {}
+        return put_together(entries, [], effort, time.perf_counter() - began, "interrupted")
+
+    def leave() -> None:
+        kept, problems = partial(), {}
         if out is not None:
-            attempt(problems, out, lambda path: _save(partial, path, overwrite))
-        _tell(output, partial, problems, out)
+            attempt(problems, out, lambda path: _save(kept, path, overwrite))
+        _tell(output, kept, problems, out)
 
-    seconds: dict[str, float] = {}
-    with watched(leave, seconds):
-        import gflow
-        from gflow.io.compilation import prefer_quick_compilation
-        from gflow.theory.verify import verify as check
+    try:
+        with watched(leave, {}):
+            import gflow
+            from gflow.io.compilation import prefer_quick_compilation
+            from gflow.theory.verify import verify as check
 
-        gflow.enable_compilation_cache()
-        prefer_quick_compilation()
+            gflow.enable_compilation_cache()
+            prefer_quick_compilation()
+            output.phase(f"verifying {len(chosen)} claim{'s' if len(chosen) != 1 else ''}")
 
-        def judged(entry: dict[str, Any]) -> None:
-            entries.append(entry)
-            output.remark(_verify_text.one_line(entry, len(entries), len(chosen)))
+            def judged(entry: dict[str, Any]) -> None:
+                entries.append(entry)
+                output.remark(_verify_text.one_line(entry, len(entries), len(chosen)))
 
-        return check(chosen, effort, tell=output.progress, on_claim=judged)
+            return check(chosen, effort, tell=output.progress, on_claim=judged)
+    except KeyboardInterrupt:  # where no claim was being measured, or noticed late
+        return partial()
 
 
 def _own(

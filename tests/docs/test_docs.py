@@ -43,7 +43,17 @@ def test_there_are_pages_and_blocks_to_test() -> None:
 
 
 @pytest.mark.parametrize(
-    "page", ["tutorial.md", "exact-loss.md", "training.md", "solver.md", "high-dimensional.md", "sweeps.md"]
+    "page",
+    [
+        "tutorial.md",
+        "exact-loss.md",
+        "training.md",
+        "solver.md",
+        "high-dimensional.md",
+        "sweeps.md",
+        "claims.md",
+        "exponents.md",
+    ],
 )
 def test_python_blocks_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -164,3 +174,24 @@ def test_every_flag_and_json_key_of_sweep_is_documented() -> None:
     source = (ROOT / "gflow" / "cli" / "sweep.py").read_text()
     for key in re.findall(r'^        "(\w+)":', source[source.index("def _document") :], re.MULTILINE):
         assert f"`{key}`" in text, key
+
+
+def test_every_claim_and_key_of_a_verdict_is_documented() -> None:
+    from gflow.cli._app import app
+    from gflow.theory.claims import NAMES
+
+    claims, page = (DOCS / "claims.md").read_text(), (DOCS / "cli.md").read_text()
+    listed = re.findall(r"^\| `([\w-]+)` \|.*\| (supported|refuted)", claims, re.MULTILINE)
+    assert tuple(name for name, _ in listed) == NAMES
+    text = page[page.index("## gflow verify") : page.index("## gflow report")]
+    for argument in app["verify"].assemble_argument_collection():
+        if argument.name not in ("--json", "--quiet", "--debug", "*"):
+            for name in argument.names:
+                assert f"`{name}`" in text or name == "CLAIMS", name
+    source = (ROOT / "gflow" / "theory" / "verify.py").read_text()
+    for key in re.findall(r'^        "(\w+)":', source[source.index("def document") :], re.MULTILINE):
+        assert f"`{key}`" in claims, key
+    for module, start in (("claims/_outcome.py", "def outcome"), ("onset.py", "def onsets")):
+        source = (ROOT / "gflow" / "theory" / module).read_text()
+        for key in re.findall(r'^ +"(\w+)":', source[source.index(start) :].split("\ndef ")[0], re.MULTILINE):
+            assert f"`{key}`" in claims, key

@@ -114,14 +114,14 @@ def _figure(claim: Claim, judged: Sequence[Judged], wrong: Sequence[Judged]) -> 
     """Measured points with their errors, and the lines of the law and of the control."""
     plot = claim.plot
     if plot is None:
-        return None
+        return _within_bounds(claim, judged)
     mine = [
         (one, other)
         for one, other in zip(judged, wrong, strict=True)
         if one.row.quantity == plot.quantity and plot.x in one.row.point
     ]
     if len(mine) < 2:
-        return None
+        return _within_bounds(claim, judged)
     series = []
     groups = list(dict.fromkeys(one.row.point.get(plot.by) if plot.by else None for one, _ in mine))
     for group in groups:
@@ -153,4 +153,27 @@ def _figure(claim: Claim, judged: Sequence[Judged], wrong: Sequence[Judged]) -> 
         "yscale": plot.yscale,
         "series": series,
         "bands": [],
+    }
+
+
+def _within_bounds(claim: Claim, judged: Sequence[Judged]) -> dict[str, Any] | None:
+    """Every row on one scale: where its number lies between what the law allows, -1 and 1."""
+    places: list[tuple[int, float, float]] = []
+    for number, one in enumerate(judged, start=1):
+        e, m = one.expected, one.row.measured
+        if e is None or m is None or not (math.isfinite(m) and e.low < e.high < math.inf and e.low > -math.inf):
+            continue
+        half = 0.5 * (e.high - e.low)
+        places.append((number, (m - 0.5 * (e.low + e.high)) / half, one.row.error / half))
+    if not places:
+        return None
+    x, y, error = (list(column) for column in zip(*places, strict=True))
+    return {
+        "title": claim.title,
+        "xlabel": "row of the table",
+        "ylabel": "measured, from -1 to 1 as allowed",
+        "xscale": "linear",
+        "yscale": "linear",
+        "series": [{"label": "measured", "kind": "measured", "x": x, "y": y, "error": error}],
+        "bands": [{"label": "allowed", "low": -1.0, "high": 1.0}],
     }

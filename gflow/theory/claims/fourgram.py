@@ -87,7 +87,7 @@ def _late(lab: Lab) -> list[Row]:
         found = [solve(flow, lab.start(at), t1=float(times[-1]), rtol=rtol) for rtol in (3e-9, 1e-7)]
         values = [run.losses_at(times)["total"] for run in found]
         places = [run.at(times).p21 for run in found]
-        for i, t in enumerate(times):
+        for i, t in enumerate(times.tolist()):
             here = at | {"t": float(t)}
             late = t >= 1e5 / min(1.0, at["alpha_star"]) ** 2
             error = 4.0 * t * abs(float(values[0][i] - values[1][i])) + 1e-9

@@ -6,8 +6,6 @@ import dataclasses
 import math
 from typing import Any
 
-import numpy as np
-
 from gflow.config import IntegrateConfig
 from gflow.losses.induction.plan import make_loss, make_plan, make_problem
 from gflow.theory import limits, plateau
@@ -142,7 +140,7 @@ CLAIMS = [
         control=lambda lab: Law(
             "w first", "the logit scale is learned first", {W_LAST: lambda p: between(1.0, math.inf)}
         ),
-    ),,
+    ),
     Claim(
         name="joint-order-any-sigma",
         title="Literally, the order of joint training is not the same at every sigma",
@@ -155,7 +153,7 @@ CLAIMS = [
         law=lambda lab: Law("always", "v2 first", {V2_FIRST: lambda p: BEFORE}),
         control=lambda lab: Law("never", "the 4-gram part first", {V2_FIRST: lambda p: between(1.0, math.inf)}),
         expected_verdict=REFUTED,
-    ),,
+    ),
     Claim(
         name="joint-plateau",
         title="In joint training only w waits for log(1/sigma); the 4-gram part's time saturates near 9.6 L",
@@ -181,7 +179,7 @@ CLAIMS = [
         control=lambda lab: Law(
             "two plateaus", "the 4-gram part waits for log(1/sigma), too", {HALF_SLOPE: lambda p: about(1.0, 0.5)}
         ),
-    ),,
+    ),
     Claim(
         name="joint-late",
         title="Joint training ends algebraically: Loss_G4 ~ 1/(2t), Loss_IH ~ 1/t after w has overshot",
@@ -214,5 +212,5 @@ CLAIMS = [
                 LATE_WHOLE: lambda p: about(2.0 * p["t"] * limits.fourgram_late(p["t"]), 0.05),
             },
         ),
-    ),,
+    ),
 ]

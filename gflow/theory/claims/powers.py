@@ -110,7 +110,7 @@ CLAIMS = [
         law=lambda lab: Law("linear", "exponent 1", {EXPONENT_L: _theory(lab, "L", 0.02)}),
         control=lambda lab: Law("L^1.05", "exponent 1.05", {EXPONENT_L: lambda p: about(1.05, 0.0, 0.02)}),
         plot=Plot(EXPONENT_L, "L", "exponent of n in T_III", by="sigma_init"),
-    ),,
+    ),
     Claim(
         name="exponent-log-sigma",
         title="T_III grows like the first power of log(1/sigma), and like no power of 1/sigma",
@@ -128,7 +128,7 @@ CLAIMS = [
             {CURVED: lambda p: about(1.0, 0.0, 0.02), POWER: lambda p: about(0.0, 0.0, 0.005)},
         ),
         control=lambda lab: Law("sigma^-0.1", "a power of 1/sigma", {POWER: lambda p: about(0.1, 0.0, 0.005)}),
-    ),,
+    ),
     Claim(
         name="exponent-alpha",
         title="T_III grows like (1+alpha*)^2",
@@ -145,7 +145,7 @@ CLAIMS = [
         ),
         control=lambda lab: Law("linear", "exponent 1", {EXPONENT_A: lambda p: about(1.0, 0.0, 0.03)}),
         plot=Plot(EXPONENT_A, "alpha_star", "exponent of 1+alpha* in T_III"),
-    ),,
+    ),
     Claim(
         name="exponent-w",
         title="The wait grows like w*^-2",
@@ -166,5 +166,5 @@ CLAIMS = [
             "w*^-1, as for one weight in place of two",
             {EXPONENT_W_SLOPE: lambda p: about(-1.0, 0.0, 0.01)},
         ),
-    ),,
+    ),
 ]
