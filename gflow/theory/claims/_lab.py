@@ -35,7 +35,8 @@ REFERENCE: dict[str, Any] = {
 }
 SHOWN = ("L", "alpha_star", "w_star", "sigma_init")  # always part of a point; the others if they are not usual
 MILESTONES = ("T_I", "T_o", "T_II", "T_III", "T_II_of_initial", "T_III_of_initial")
-RTOL, LOOSE = 1e-9, 1e-7  # of the ensemble
+RTOL, LOOSE = 1e-9, 1e-7  # of the ensemble; the looser one also shows the error of single trajectories
+ROUNDING = 1e-12
 
 
 def point(**coordinates: Any) -> dict[str, Any]:
@@ -130,6 +131,11 @@ class Lab:
             return solve(flow, self.start(at), milestones=conditions, t1=t1, tail=tail, rtol=rtol, estimate_error=True)
 
         return self.once(("run", _frozen(at), t1, tail, rtol), compute)
+
+    def read(self, at: Point, reading: Callable[[Any], Any]) -> tuple[np.ndarray, np.ndarray]:
+        """`reading(run)`, numbers [n] of the run from a point, and how much a looser tolerance changes them."""
+        fine, loose = (np.asarray(reading(self.run(at, rtol=rtol)), dtype=float) for rtol in (None, LOOSE))
+        return fine, np.abs(fine - loose) + ROUNDING * np.abs(fine)
 
     def times(self, points: Sequence[Point], milestones: Sequence[str] = MILESTONES) -> Times:
         """The milestones of many points, side by side."""

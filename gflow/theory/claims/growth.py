@@ -43,14 +43,19 @@ def _resting(lab: Lab) -> list[Row]:
         run = lab.run(at)
         T_o, T_II = run.milestones["T_o"], run.milestones["T_II"]
         middle = 0.5 * (T_o.time + T_II.time)
-        v2, level = float(run.at(middle).v2), run.losses_at(middle)["induction"]
-        noise = 1e-7 + 10.0 * lab.table_error(at)
+
+        def reading(run: Any, t: float = middle) -> list[float]:
+            return [float(run.at(t).v2), run.losses_at(t)["induction"], run.milestones["T_o"].time]
+
+        (v2, level, reached), error = lab.read(at, reading)
+        # the level is a difference of overlaps: their errors weigh as much as it is smaller than they are
+        table = 10.0 * lab.table_error(at) / plateau.plateau_fraction(lab.induction(at))
         n = at["L"] - 2.0
         rows += [
-            Row(V, at, v2, noise * v2),
-            Row(LEVEL, at, level, noise * level),
-            Row(T_O, at, T_o.time, T_o.error + 1e-8 * T_o.time),
-            Row(T_O_N, at, T_o.time * at.get("d", 1) / n, (T_o.error + 1e-8 * T_o.time) / n, inside=n > 1e3),
+            Row(V, at, v2, error[0] + 10.0 * lab.table_error(at) * v2),
+            Row(LEVEL, at, level, error[1] + table * level),
+            Row(T_O, at, reached, error[2] + 10.0 * lab.table_error(at) * reached),
+            Row(T_O_N, at, reached * at.get("d", 1) / n, error[2] / n, inside=n > 1e3),
         ]
     return rows
 
@@ -63,15 +68,15 @@ def _growing(lab: Lab) -> list[Row]:
         start, end = run.milestones["T_o"].time, run.milestones["T_II"].time
         # by then v2 has settled, and before the last third the logit scale is below 1e-5
         times = start + (end - start) * np.array([0.3, 0.45, 0.6])
-        path = run.at(times)
-        growth = np.log(np.asarray(path.wKQ if _kind(at) == "tied" else path.wK))
-        halves = np.diff(growth) / np.diff(times)
-        noise = 1e-8 / float(times[1] - times[0])  # the solver's relative error of wK
-        rate = float((growth[2] - growth[0]) / (times[2] - times[0]))
-        rows += [
-            Row(RATE, at, rate, noise + 1e-7 * rate),
-            Row(STEADY, at, float(halves[1] / halves[0]), 4.0 * noise / rate),
-        ]
+
+        def reading(run: Any, at: Point = at, times: np.ndarray = times) -> list[float]:
+            path = run.at(times)
+            growth = np.log(np.asarray(path.wKQ if _kind(at) == "tied" else path.wK))
+            halves = np.diff(growth) / np.diff(times)
+            return [(growth[2] - growth[0]) / (times[2] - times[0]), halves[1] / halves[0]]
+
+        (rate, steady), error = lab.read(at, reading)
+        rows += [Row(RATE, at, float(rate), float(error[0])), Row(STEADY, at, float(steady), float(error[1]))]
     return rows
 
 

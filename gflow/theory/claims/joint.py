@@ -79,11 +79,11 @@ def _order(lab: Lab, sigmas: tuple[float, ...]) -> list[Row]:
     return rows
 
 
-def _half(lab: Lab, L: float, sigma: float) -> float:
+def _half(lab: Lab, L: float, sigma: float, rtol: float = 3e-9) -> float:
     """When the 4-gram part alone, both layers trained, has lost half of its start."""
     from scipy.optimize import brentq
 
-    run = fourgram_run(lab, L, sigma, ("p11", "p21", "v1"), 1e6)
+    run = fourgram_run(lab, L, sigma, ("p11", "p21", "v1"), 1e6, rtol)
     level = 0.5 * 0.5 * 0.25  # half of A_g^2/2
     found: Any = brentq(lambda t: run.losses_at(t)["total"] - level, 1.0, 1e5, xtol=1e-8)
     return float(found)
@@ -93,9 +93,10 @@ def _waits(lab: Lab) -> list[Row]:
     rows = []
     for L in lab.choose([L_JOINT], [L_JOINT, 40.0]):
         near, far = (_half(lab, L, sigma) for sigma in (1e-6, 1e-8))
+        error = sum(abs(_half(lab, L, sigma, 1e-6) - t) for sigma, t in ((1e-6, near), (1e-8, far)))
         at = point(L=L, sigma_init=1e-6)
-        rows.append(Row(HALF, at, near / L, 1e-6))
-        rows.append(Row(HALF_SLOPE, at, (far - near) / math.log(100.0) / L, 1e-6))
+        rows.append(Row(HALF, at, near / L, error / L))
+        rows.append(Row(HALF_SLOPE, at, (far - near) / math.log(100.0) / L, error / math.log(100.0) / L))
     (a, da), (b, db) = _time(lab, 1e-6, "T_III"), _time(lab, 1e-2, "T_III")
     at = point(L=L_JOINT, sigma_init=1e-6)
     step, rate = math.log(1e4), float(plateau.rho(lab.induction(at)))
@@ -107,10 +108,11 @@ def _ends(lab: Lab) -> list[Row]:
     rows = []
     for sigma in lab.choose([1e-1], [1e-1, 1e-2]):
         at = point(L=L_JOINT, sigma_init=sigma)
-        alone = fourgram_run(lab, L_JOINT, sigma, ("p11", "p21", "v1"), 1e6)
+        alone, loose = (fourgram_run(lab, L_JOINT, sigma, ("p11", "p21", "v1"), 1e6, rtol) for rtol in (3e-9, 1e-6))
         for t in (1e3, 1e5, 1e6):
             here = at | {"t": t}
-            rows.append(Row(LATE, here, 2.0 * t * float(alone.losses_at(t)["total"]), 1e-6, inside=t >= 1e5))
+            value, other = (2.0 * t * float(run.losses_at(t)["total"]) for run in (alone, loose))
+            rows.append(Row(LATE, here, value, abs(value - other) + 1e-9, inside=t >= 1e5))
         readings = []
         for run in _joint(lab, sigma):
             early, late = run.losses_at(1e3), run.losses_at(1e4)

@@ -36,7 +36,8 @@ def _merged(lab: Lab) -> list[Row]:
         for name, points, times in ((SPAN, both, found), (UNTIED, wait, product)):
             for i, at in enumerate(points):
                 span = float(times.time["T_II"][i] / times.time["T_o"][i] - 1.0)
-                rows.append(Row(name, at, span, 1e-6 * (1.0 + abs(span))))
+                error = sum(float(times.error[which][i] / times.time[which][i]) for which in ("T_o", "T_II"))
+                rows.append(Row(name, at, span, error * (1.0 + abs(span))))
     return rows
 
 
@@ -49,7 +50,8 @@ def _proportion(lab: Lab) -> list[Row]:
     rows = []
     for i, at in enumerate(points):
         ratio = float(found.time["T_II"][i] / found.time["T_I"][i])
-        rows.append(Row(ORDER, at, ratio, ratio * 1e-8))
+        error = sum(float(found.error[name][i] / found.time[name][i]) for name in ("T_I", "T_II"))
+        rows.append(Row(ORDER, at, ratio, ratio * error))
     return rows
 
 
@@ -68,13 +70,12 @@ def _fractions(lab: Lab) -> list[Row]:
         at = point(L=L, w_star=w, sigma_init=1e-8)
         run = lab.run(at)
         middle = 0.5 * (run.milestones["T_o"].time + run.milestones["T_II"].time)
-        start, level = (run.losses_at(t)["induction"] for t in (0.0, middle))
-        value = level / start
-        noise = (1e-7 + 20.0 * lab.table_error(at)) * value
-        rows.append(Row(FRACTION, at, value, noise))
+        (value, left), error = lab.read(at, lambda run, t=middle: [_share(run, t), _share(run, "T_II")])
+        error = error + 20.0 * lab.table_error(at)  # of a share of the start
+        rows.append(Row(FRACTION, at, float(value), float(error[0])))
         if L >= 1e4:
-            rows.append(Row(FRACTION_LARGE, at, value, noise))
-        rows.append(Row(AT_T_II, at, run.losses_at("T_II")["induction"] / start, noise))
+            rows.append(Row(FRACTION_LARGE, at, float(value), float(error[0])))
+        rows.append(Row(AT_T_II, at, float(left), float(error[1])))
     return rows
 
 
@@ -88,13 +89,17 @@ def _large_fraction(at: Point) -> Expected:
     return about(1.0 - K["0c"] ** 2 / (K["00"] * K["cc"]), 0.01)
 
 
+def _share(run: Any, when: Any) -> float:
+    """Loss_IH at a time or milestone over its start."""
+    return run.losses_at(when)["induction"] / run.losses_at(0.0)["induction"]
+
+
 def _phase_one(lab: Lab) -> list[Row]:
     rows = []
     for L in lab.choose([100, 1e4, 1e6], [100, 1e3, 1e4, 1e5, 1e6]):
         at = point(L=L, w_star=0.5, sigma_init=1e-2)
-        run = lab.run(at)
-        share = run.losses_at("T_I")["induction"] / run.losses_at(0.0)["induction"]
-        rows.append(Row(AT_T_I, at, share, 1e-6))
+        (share,), (error,) = lab.read(at, lambda run: [_share(run, "T_I")])
+        rows.append(Row(AT_T_I, at, float(share), float(error) + 20.0 * lab.table_error(at)))
     return rows
 
 
