@@ -36,14 +36,15 @@ def verify_own(
 
             import gflow
             from gflow.io.provenance import provenance
-            from gflow.theory import _own_claims, own
+            from gflow.theory.own import SCALES, examine
+            from gflow.theory.own._claims import claims
 
             gflow.enable_compilation_cache()
             prefer_quick_compilation()
             params = {name: jnp.asarray(value) for name, value in values.items()}
             function = _own.load_function(loss)
             _own.check_loss(function, loss, params)
-        chosen = own.SCALES[effort] if scales is None else tuple(scales)
+        chosen = SCALES[effort] if scales is None else tuple(scales)
         output.phase(f"the gradient flow of {loss} from {len(chosen)} scales of {init}")
         seconds: dict[str, float] = {}
         with watched(lambda: leave(output), seconds) as alive:
@@ -52,8 +53,8 @@ def verify_own(
                 alive()
                 output.progress(text)
 
-            found = own.examine(function, params, scales=chosen, t1=t1, progress=told)
-        listed = _own_claims.claims(found)
+            found = examine(function, params, scales=chosen, t1=t1, progress=told)
+        listed = claims(found)
     spent = time.perf_counter() - began
     command = f"gflow verify --loss {loss} --init {init}{' --full' if effort == 'full' else ''}"
     for claim in listed:

@@ -7,7 +7,7 @@ import dataclasses
 import jax
 import numpy as np
 
-from gflow.theory._plateaus import Path, look
+from gflow.theory.own._plateaus import Path, look
 
 WINDOWS = 256  # stretches of a run on which dLoss/dt = -|grad loss|^2 is integrated
 ROUNDINGS = 64

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from gflow.flows import Status
-from gflow.theory._critical import DEPTH, counts
-from gflow.theory._plateaus import CONTRAST, FALL, SHARE
-from gflow.theory._track_law import LengthLaw, length_law
-from gflow.theory.own import Balance, Examination, ScaleRun, Track
+from gflow.theory.own._critical import DEPTH, counts
+from gflow.theory.own._examine import Balance, Examination, ScaleRun, Track
+from gflow.theory.own._plateaus import CONTRAST, FALL, SHARE
+from gflow.theory.own._track_law import LengthLaw, length_law
 
 SUPPORTED, REFUTED, UNDECIDED = "supported", "refuted", "undecided"
 LAW_BROKEN = 1e-3  # of the drop: a balance off by that much is no error of the solution

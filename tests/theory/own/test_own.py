@@ -15,10 +15,10 @@ import gflow
 from gflow.errors import InputError
 from gflow.flows import Status
 from gflow.losses.chain import ChainLoss
-from gflow.theory._own_claims import claims
-from gflow.theory._plateaus import FALL, plateaus, sample
-from gflow.theory._track_law import length_law
 from gflow.theory.own import Track, examine
+from gflow.theory.own._claims import claims
+from gflow.theory.own._plateaus import FALL, plateaus, sample
+from gflow.theory.own._track_law import length_law
 
 FEW = (0.1, 0.01)
 KEYS = {

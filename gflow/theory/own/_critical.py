@@ -14,8 +14,8 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PyTree
 
 from gflow.errors import InputError
-from gflow.theory._plateaus import Path
 from gflow.theory.landscape import DENSE_LIMIT, Spectrum, spectrum
+from gflow.theory.own._plateaus import Path
 
 DEPTH = 3.0  # how much faster the flow is before and after
 NEAR = 0.5  # of the way from there to the end of the run: a critical point further off is not the one that slowed it

@@ -23,10 +23,10 @@ from gflow.errors import GflowError, InputError
 from gflow.flows import GradientFlow, Status, Trajectory
 from gflow.flows._interrupt import Interrupt
 from gflow.flows._request import Request
-from gflow.theory._balance import Balance, rate, rise
-from gflow.theory._critical import Critical, critical_points, kind_of, refine
-from gflow.theory._plateaus import Path, Plateau, plateaus, sample
 from gflow.theory.landscape import DENSE_LIMIT, Spectrum, as_real, spectrum
+from gflow.theory.own._balance import Balance, rate, rise
+from gflow.theory.own._critical import Critical, critical_points, kind_of, refine
+from gflow.theory.own._plateaus import Path, Plateau, plateaus, sample
 
 SCALES = {  # effort -> the scales of the initial values
     "quick": tuple(10.0 ** (-k / 2) for k in range(7)),
