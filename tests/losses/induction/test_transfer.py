@@ -87,16 +87,11 @@ def test_uniform_attention_knows_nothing_of_the_first_layer() -> None:
 
 @pytest.mark.parametrize(("n", "r", "a", "b"), [(18, 0.95, 1.2, 1.0), (60, 1.0, 1.5, 1.2), (120, 0.99, 0.9, 1.0)])
 def test_steps_are_fine_enough(n: int, r: float, a: float, b: float) -> None:
-    """Every step divided by 1.3: grids in blocks (bands) and several grids along the chain are met here."""
+    """Every step divided by 1.3: grids in bands and several grids along the chain are met here."""
     rules = make_rules(n, r, np.array([a]), b, 1.0)
     assert len(rules.segments) > 2
+    assert any(rules.band(i).width for i in range(len(rules.segments))) or n < 60
     assert cross_overlap(n, r, a, b) == pytest.approx(cross_overlap(n, r, a, b, refine=1.3), rel=1e-8)
-
-
-def test_bands_hold_every_column_that_matters() -> None:
-    rules = make_rules(100, 1.0, np.array([1.2]), 1.0, 1.0)
-    assert any(rules.band(i).width for i in range(len(rules.segments)))
-    assert cross_overlap(100, 1.0, 1.2, 1.0) == pytest.approx(cross_overlap(100, 1.0, 1.2, 1.0, refine=1.25), rel=1e-8)
 
 
 @pytest.mark.parametrize("r", [0.0, 1e-12, 0.3, 1 - 1e-9, 1.0, 1.002])
