@@ -43,7 +43,7 @@ def test_the_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["verify", "initial-rate-wK-literal", "--quiet"]) == 0
     printed = capsys.readouterr()
     assert "refuted, as expected:" in printed.out
-    assert "1 of 1 verdicts as expected of 41 known" in printed.out
+    assert "1 of 1 verdicts as expected of 42 known" in printed.out
     assert printed.err == ""
 
 

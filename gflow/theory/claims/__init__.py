@@ -34,6 +34,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "late": ("induction-late", "loss-never-increases", "balance-conserved", "blocks-independent"),
     "first_layer": ("stage-I-log", "stage-I-pull"),
     "joint": ("joint-order", "joint-order-any-sigma", "joint-plateau", "joint-late"),
+    "sampled": ("sampled-emergence",),
     "discrete": ("descent-follows-flow", "adam-no-plateau", "boolean-tokens"),
 }
 NAMES = tuple(name for names in MODULES.values() for name in names)
