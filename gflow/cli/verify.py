@@ -11,7 +11,7 @@ from cyclopts import Group, Parameter
 
 from gflow.cli import _verify_text
 from gflow.cli._finish import attempt
-from gflow.cli._options import OUTPUT, Common, flag
+from gflow.cli._options import OUTPUT, Common, flag, whole
 from gflow.cli._output import Output, dumps
 from gflow.cli._prepare import watched
 from gflow.cli._signals import INTERRUPTED, unhurried
@@ -35,6 +35,7 @@ def verify(
     full: Annotated[
         bool, Parameter(negative="", show_default=False, group=HOW, help="More points, exact tables at finite p11.")
     ] = False,
+    workers: Annotated[int | None, whole("--workers", HOW, "Processes. [default: one per core, at most 4]")] = None,
     loss: Annotated[
         str | None, flag("--loss", OWN, "module:function: examine this loss instead of the theory.")
     ] = None,
@@ -60,9 +61,13 @@ def verify(
             if value is not None:
                 raise InputError(f"{name} = {value} is for a loss of your own; give --loss module:function, too")
         chosen = check_names(claims)
+        if workers is not None:
+            number("workers", workers, 1, 1024)
     else:
         if claims or list_:
             raise InputError(f"{claims[0] if claims else '--list'} is about the theory; leave it out beside --loss")
+        if workers is not None:
+            raise InputError(f"workers = {workers} is for the theory's claims; leave it out beside --loss")
         if init is None:
             raise InputError(f"loss = {loss!r} needs --init, a TOML file of initial values")
         chosen = ()
@@ -72,7 +77,7 @@ def verify(
         return _list(output, chosen)
     with output:
         document = (
-            _theory(output, chosen, effort, out, overwrite)
+            _theory(output, chosen, effort, _workers(workers, chosen), out, overwrite)
             if loss is None
             else _own(output, loss, str(init), effort, factors, t1)
         )
@@ -90,6 +95,16 @@ def _effort(quick: bool, full: bool) -> str:
     if quick and full:
         raise InputError("--quick and --full exclude each other; give one")
     return "full" if full else "quick"
+
+
+def _workers(given: int | None, chosen: Sequence[str]) -> int | None:
+    """How many processes: one for few claims of one kind."""
+    from gflow.theory._parallel import default_workers, tasks
+
+    if given is None:
+        few = len(tasks(chosen, "quick")) <= 2  # a module, and its onsets
+        return 1 if few else default_workers()
+    return given
 
 
 def _scales(text: str | None) -> list[float] | None:
@@ -140,7 +155,9 @@ def _list(output: Output, chosen: Sequence[str]) -> int:
     return 0
 
 
-def _theory(output: Output, chosen: Sequence[str], effort: str, out: str | None, overwrite: bool) -> dict[str, Any]:
+def _theory(
+    output: Output, chosen: Sequence[str], effort: str, workers: int | None, out: str | None, overwrite: bool
+) -> dict[str, Any]:
     """The verdicts on the theory; Ctrl-C keeps those that there are, also while JAX compiles."""
     began = time.perf_counter()
     output.phase("loading JAX")
@@ -171,7 +188,7 @@ def _theory(output: Output, chosen: Sequence[str], effort: str, out: str | None,
                 entries.append(entry)
                 output.remark(_verify_text.one_line(entry, len(entries), len(chosen)))
 
-            return check(chosen, effort, tell=output.progress, on_claim=judged)
+            return check(chosen, effort, workers=workers, tell=output.progress, on_claim=judged)
     except KeyboardInterrupt:  # where no claim was being measured, or noticed late
         return partial()
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from gflow.errors import GflowError
 from gflow.io.provenance import provenance
+from gflow.theory import _parallel
 from gflow.theory.claims import check_names, load
 from gflow.theory.claims._claim import Claim
 from gflow.theory.claims._lab import FULL, QUICK, Lab
@@ -37,39 +38,64 @@ def verify(
     names: Sequence[str] = (),
     effort: str = QUICK,
     *,
+    workers: int | None = 1,
     tell: Tell | None = None,
     on_claim: Callable[[dict[str, Any]], None] | None = None,
 ) -> dict[str, Any]:
     """Verdicts on the claims `names` (all of them by default), as one document (docs/claims.md).
 
     - `effort`: "quick" (a minute or two) or "full" (more points, exact tables at finite p11).
-    - `tell(text)` hears what is being computed, `on_claim(entry)` each verdict.
+    - `workers`: processes that share the modules of claims; 1: this one; None: one that has all accelerators.
+    - `tell(text)` hears what is being computed (by this process), `on_claim(entry)` each verdict.
 
     An interruption (Ctrl-C) ends it with the verdicts so far and the status "interrupted". Raises `InputError` for an
     unknown name.
     """
     chosen = check_names(names)
+    effort = FULL if effort == FULL else QUICK
     began = time.perf_counter()
-    lab = Lab(FULL if effort == FULL else QUICK, tell)
     entries: list[dict[str, Any]] = []
     found: list[dict[str, Any]] = []
+    made: dict[str, Any] = {}
+
+    def add(entry: dict[str, Any]) -> None:
+        entries.append(entry)
+        if on_claim is not None:
+            on_claim(entry)
+
     status = "done"
     try:
-        for claim in load(chosen):
-            lab.tell(claim.name)
-            entries.append(check_claim(claim, lab))
-            if on_claim is not None:
-                on_claim(entries[-1])
-        found = onsets(lab, chosen)
+        if workers == 1:
+            lab = Lab(effort, tell)
+            for claim in load(chosen):
+                lab.tell(claim.name)
+                add(check_claim(claim, lab))
+            found = onsets(lab, chosen)
+        else:
+            for finished in _parallel.parts(chosen, effort, workers):
+                if finished.error is not None:
+                    mine = () if finished.task[2] else finished.task[1]
+                    _parallel.told(finished.error, mine, effort, add)
+                elif finished.result is not None:
+                    for entry in finished.result["claims"]:
+                        add(entry)
+                    found += finished.result["onset"]
+                    made = finished.result["provenance"]
     except KeyboardInterrupt:
         status = "interrupted"
-    return document(entries, found, lab.effort, time.perf_counter() - began, status)
+    entries.sort(key=lambda entry: chosen.index(entry["name"]))
+    return document(entries, found, effort, time.perf_counter() - began, status, made)
 
 
 def document(
-    entries: list[dict[str, Any]], found: list[dict[str, Any]], effort: str, seconds: float, status: str = "done"
+    entries: list[dict[str, Any]],
+    found: list[dict[str, Any]],
+    effort: str,
+    seconds: float,
+    status: str = "done",
+    made: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """What `verify` gives, from the entries of claims and onsets."""
+    """What `verify` gives, from the entries of claims and onsets; `made`: provenance, by default that of here."""
     return {
         "status": status,
         "kind": KIND,
@@ -78,5 +104,5 @@ def document(
         "claims": entries,
         "onset": found,
         "seconds": seconds,
-        "provenance": provenance(),
+        "provenance": made or provenance(),
     }

@@ -80,6 +80,8 @@ CASES: list[tuple[list[str], str]] = [
     (["--init", "a.toml"], "give --loss"),
     (["--scales", "1,0.1"], "give --loss"),
     (["--t1", "3"], "give --loss"),
+    (["--workers", "0"], "workers = 0"),
+    (["--workers", "2", "--loss", "a:b", "--init", "a.toml"], "leave it out beside --loss"),
     (["--loss", "a:b"], "needs --init"),
     (["slope", "--loss", "a:b", "--init", "a.toml"], "leave it out beside --loss"),
     (["--loss", "a:b", "--init", "a.toml", "--scales", "1,x"], "'x' is not a number"),
